@@ -1,0 +1,288 @@
+"""The recipe: every knob of a training run, typed and strict.
+
+Each field says its unit and meaning, and what a change of it affects:
+
+``learn``  what is learned changes: the run becomes another run
+``run``    only how it runs changes: a run may continue with another value
+``books``  only prices and names change
+
+Sizes are checked here as far as one table can know them; what needs two tables is checked in
+:class:`Recipe`. Unknown keys are errors (:mod:`argosy.recipe.load` adds the nearest known key).
+"""
+
+from fractions import Fraction
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from argosy.recipe.presets import PRESETS
+
+Affects = Literal["learn", "run", "books"]
+
+
+def knob(default: Any, affects: Affects, doc: str, *, unit: str = "", **checks: Any) -> Any:
+    """A recipe field; `default` may be ``...`` for a required one."""
+    return Field(
+        default,
+        description=doc,
+        json_schema_extra={"affects": affects, "unit": unit},
+        **checks,
+    )
+
+
+class Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+
+class RunTable(Table):
+    name: str = knob("run", "books", "name shown in reports", min_length=1)
+    seed: int = knob(0, "learn", "root of all counter-based randomness", ge=0, lt=2**63)
+    device: Literal["auto", "cpu", "cuda"] = knob("auto", "run", "where to train; auto takes all GPUs, else the CPU")
+
+
+class InitTable(Table):
+    from_: str | None = knob(
+        None, "learn", "folder to start from: a run (RUN or RUN@STEP) or a checkpoint; empty means random", alias="from"
+    )
+    load: Literal["weights", "weights+optimizer", "all"] = knob("weights", "learn", "which parts to take from `from`")
+
+
+class RopeScaling(Table):
+    """Llama-3 frequency scaling: low frequencies are divided by `factor`, high ones kept, between them a ramp."""
+
+    factor: float = knob(8.0, "learn", "divisor of the low frequencies", ge=1)
+    low_freq_factor: float = knob(1.0, "learn", "wavelengths above original/low are fully scaled", gt=0)
+    high_freq_factor: float = knob(4.0, "learn", "wavelengths below original/high are kept", gt=0)
+    original_positions: int = knob(8192, "learn", "context length before scaling", unit="tokens", gt=0)
+
+
+class ModelTable(Table):
+    preset: str | None = knob(None, "books", f"starting point of the fields below: {', '.join(PRESETS)}")
+    vocab_size: int | None = knob(
+        None, "learn", "rows of the embedding; empty takes the tokenizer's", unit="tokens", gt=1
+    )
+    layers: int = knob(4, "learn", "number of decoder blocks", ge=1)
+    hidden_size: int = knob(128, "learn", "width of the residual stream", ge=1)
+    heads: int = knob(4, "learn", "query heads", ge=1)
+    kv_heads: int | None = knob(None, "learn", "key/value heads (grouped-query attention); empty means `heads`", ge=1)
+    head_dim: int | None = knob(None, "learn", "width of a head; empty means hidden_size / heads", ge=2)
+    ffn_size: int = knob(384, "learn", "inner width of the MLP", ge=1)
+    activation: Literal["swiglu", "gelu"] = knob("swiglu", "learn", "MLP: gated SiLU, or tanh-approximated GELU")
+    norm: Literal["rmsnorm", "layernorm"] = knob("rmsnorm", "learn", "normalisation")
+    norm_eps: float = knob(1e-5, "learn", "added to the variance", gt=0)
+    positions: Literal["rope", "learned"] = knob("rope", "learn", "rotary or learned absolute positions")
+    max_positions: int = knob(8192, "learn", "longest sequence", unit="tokens", ge=1)
+    rope_theta: float = knob(10_000.0, "learn", "base of the rotary frequencies", gt=1)
+    rope_scaling: RopeScaling | None = knob(None, "learn", "Llama-3 frequency scaling")
+    qk_norm: bool = knob(False, "learn", "RMSNorm on each query and key head")
+    bias: Literal["none", "qkv", "all"] = knob("none", "learn", "which linear layers have a bias")
+    tied_embeddings: bool = knob(False, "learn", "output layer shares the embedding")
+    init_std: float = knob(0.02, "learn", "standard deviation of initial weights", gt=0)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_from_preset(cls, values: Any) -> Any:
+        if isinstance(values, dict) and values.get("preset") is not None:
+            if values["preset"] not in PRESETS:
+                raise ValueError(f"unknown preset {values['preset']!r}; known: {', '.join(PRESETS)}")
+            return PRESETS[values["preset"]] | values
+        return values
+
+    @model_validator(mode="after")
+    def _shapes_fit(self) -> "ModelTable":
+        if self.head_dim is None:
+            if self.hidden_size % self.heads:
+                raise ValueError(
+                    f"hidden_size {self.hidden_size} is not divisible by heads {self.heads}; "
+                    f"heads that divide it: {_divisors(self.hidden_size)}; or set head_dim"
+                )
+            object.__setattr__(self, "head_dim", self.hidden_size // self.heads)
+        if self.kv_heads is None:
+            object.__setattr__(self, "kv_heads", self.heads)
+        if self.heads % self.kv_heads:  # type: ignore[operator]
+            raise ValueError(
+                f"heads {self.heads} is not divisible by kv_heads {self.kv_heads}; "
+                f"kv_heads that divide it: {_divisors(self.heads)}"
+            )
+        if self.positions == "rope" and self.head_dim % 2:  # type: ignore[operator]
+            raise ValueError(f"rotary positions need an even head_dim, not {self.head_dim}")
+        return self
+
+
+class DataTable(Table):
+    source: str = knob(
+        "stdlib",
+        "learn",
+        "'stdlib' (the Python standard library's source), or a folder made by `argosy data build`",
+    )
+    sequence_length: int = knob(256, "learn", "tokens that one sample trains on", unit="tokens", ge=2)
+    held_out_share: float = knob(0.05, "learn", "share of stdlib files kept for evaluation, chosen by hash", gt=0, lt=1)
+    cache: str = knob("~/.cache/argosy/data", "books", "folder for data sets that are built on first use")
+    digest: str | None = knob(None, "learn", "expected digest of the token shards; empty accepts what is there")
+
+
+class TokenizerTable(Table):
+    kind: Literal["bpe", "bytes", "file"] = knob("bpe", "learn", "train a BPE, use raw bytes, or read a tokenizer.json")
+    vocab_size: int = knob(4096, "learn", "size of a trained BPE", unit="tokens", ge=257, le=2**31 - 1)
+    path: str | None = knob(None, "learn", "tokenizer.json for kind = 'file'")
+
+    @model_validator(mode="after")
+    def _path_when_file(self) -> "TokenizerTable":
+        if (self.kind == "file") != (self.path is not None):
+            raise ValueError("`path` goes with kind = 'file', and only with it")
+        return self
+
+
+class OptimizerTable(Table):
+    kind: Literal["adamw", "sgd"] = knob("adamw", "learn", "update rule; sgd is for equivalence checks")
+    learning_rate: float = knob(3e-3, "learn", "peak learning rate", gt=0)
+    beta1: float = knob(0.9, "learn", "decay of the first moment", ge=0, lt=1)
+    beta2: float = knob(0.95, "learn", "decay of the second moment", ge=0, lt=1)
+    eps: float = knob(1e-8, "learn", "added to the root of the second moment", gt=0)
+    weight_decay: float = knob(0.1, "learn", "decoupled decay of matrices (norms and biases are not decayed)", ge=0)
+    clip_norm: float = knob(1.0, "learn", "clip the global gradient norm to this; 0 does not clip", ge=0)
+
+
+class ScheduleTable(Table):
+    kind: Literal["wsd", "cosine", "constant"] = knob("wsd", "learn", "shape of the learning rate over tokens")
+    warmup_tokens: int = knob(0, "learn", "linear warm-up from 0", unit="tokens", ge=0)
+    decay_share: float = knob(0.2, "learn", "last share of the horizon in which wsd decays", ge=0, le=1)
+    final_share: float = knob(0.0, "learn", "learning rate at the end ÷ peak", ge=0, le=1)
+
+
+class BatchTable(Table):
+    tokens: int = knob(8192, "learn", "global batch of one step", unit="tokens", ge=1)
+
+
+class PrecisionTable(Table):
+    compute: Literal["fp32", "bf16"] = knob(
+        "fp32", "learn", "dtype of activations and matrix products; weights stay fp32"
+    )
+    reduce: Literal["fp32", "bf16"] = knob("fp32", "learn", "dtype in which gradients are summed over ranks")
+
+
+class ObjectiveTable(Table):
+    tokens: int = knob(..., "learn", "horizon of the run and of the schedule", unit="tokens", ge=1)
+    z_loss: float = knob(0.0, "learn", "weight of the squared log-partition penalty", ge=0)
+    target_loss: float | None = knob(
+        None, "run", "stop once the evaluation loss is at or below this", unit="nats per token", gt=0
+    )
+    patience_evals: int | None = knob(
+        None, "run", "stop after this many evaluations without a new best by `min_gain`", unit="evaluations", ge=1
+    )
+    min_gain: float = knob(
+        0.0, "run", "smallest improvement that counts for `patience_evals`", unit="nats per token", ge=0
+    )
+
+
+class EvalTable(Table):
+    every_steps: int = knob(0, "run", "evaluate at these steps and at the end; 0 only at the end", unit="steps", ge=0)
+    tokens: int | None = knob(
+        None, "run", "held-out tokens used by the evaluations in between; empty uses all", unit="tokens", ge=1
+    )
+    stride_share: float = knob(
+        1.0, "run", "new tokens per window ÷ sequence length: below 1 every token has context", gt=0, le=1
+    )
+
+
+class CheckpointTable(Table):
+    every_steps: int | None = knob(
+        None, "run", "steps between checkpoints; empty with every_s empty: interval by Daly", unit="steps", ge=1
+    )
+    every_s: float | None = knob(None, "run", "seconds between checkpoints", unit="s", gt=0)
+    failures_per_day: float = knob(
+        1.0, "run", "expected failures of one device, for the Daly interval", unit="1/day", gt=0
+    )
+    keep_last: int = knob(2, "run", "newest checkpoints kept", ge=1)
+    keep_every_steps: int | None = knob(None, "run", "also keep checkpoints at multiples of this", unit="steps", ge=1)
+
+
+class ResilienceTable(Table):
+    skipped_updates_limit: int = knob(8, "run", "non-finite updates in a row before the run stops", unit="steps", ge=1)
+    collective_timeout_s: float = knob(600.0, "run", "a collective that takes longer ends the attempt", unit="s", gt=0)
+
+
+class BudgetTable(Table):
+    money: Fraction | None = knob(None, "run", "stop before the run has cost more", unit="currency", gt=0)
+    device_hours: float | None = knob(None, "run", "stop before the run has been paid more", unit="h", gt=0)
+    deadline_s: float | None = knob(None, "run", "stop before this long after the run was created", unit="s", gt=0)
+    price_per_device_hour: Fraction = knob(
+        Fraction(0), "books", "price of one device (on a CPU: of one rank's slot)", unit="currency/h", ge=0
+    )
+    currency: str = knob("USD", "books", "currency of prices", pattern="^[A-Z]{3}$")
+    hold: Literal["released", "reserved"] = knob("released", "books", "reserved: devices are paid between attempts too")
+
+
+class LayoutTable(Table):
+    dp: int = knob(1, "run", "data-parallel replicas", ge=1)
+    fsdp: int | Literal["auto"] = knob(
+        "auto", "run", "ranks that share one copy of the state; auto takes all that are left", ge=1
+    )
+    cp: int = knob(1, "run", "context-parallel degree", ge=1, le=1)
+    tp: int = knob(1, "run", "tensor-parallel degree", ge=1, le=1)
+    pp: int = knob(1, "run", "pipeline stages", ge=1, le=1)
+    ep: int = knob(1, "run", "expert-parallel degree", ge=1, le=1)
+    micro_batch_sequences: int | None = knob(
+        None, "run", "sequences of one forward on one rank; empty: all of the rank's share", unit="sequences", ge=1
+    )
+    reshard_after_forward: bool = knob(True, "run", "free gathered parameters between forward and backward")
+    compile: bool = knob(False, "run", "torch.compile each block (needs a C++ compiler on a CPU)")
+
+
+class JournalTable(Table):
+    sample_every: int = knob(100, "run", "steps between those with a record per collective", unit="steps", ge=1)
+
+
+class Recipe(Table):
+    """A whole recipe; `argosy recipe explain TABLE.KEY` prints any field's meaning."""
+
+    run: RunTable = RunTable()
+    init: InitTable = InitTable()
+    model: ModelTable = ModelTable()
+    data: DataTable = DataTable()
+    tokenizer: TokenizerTable = TokenizerTable()
+    optimizer: OptimizerTable = OptimizerTable()
+    schedule: ScheduleTable = ScheduleTable()
+    batch: BatchTable = BatchTable()
+    precision: PrecisionTable = PrecisionTable()
+    objective: ObjectiveTable
+    eval: EvalTable = EvalTable()
+    checkpoint: CheckpointTable = CheckpointTable()
+    resilience: ResilienceTable = ResilienceTable()
+    budget: BudgetTable = BudgetTable()
+    layout: LayoutTable = LayoutTable()
+    journal: JournalTable = JournalTable()
+
+    @model_validator(mode="after")
+    def _tables_fit(self) -> "Recipe":
+        length = self.data.sequence_length
+        if self.batch.tokens % length:
+            below = self.batch.tokens // length * length
+            raise ValueError(
+                f"batch.tokens {self.batch.tokens} is not a multiple of data.sequence_length {length}; "
+                f"nearest: {', '.join(str(n) for n in (below, below + length) if n)}"
+            )
+        if length > self.model.max_positions:
+            raise ValueError(f"data.sequence_length {length} is above model.max_positions {self.model.max_positions}")
+        return self
+
+    @property
+    def vocab_size(self) -> int | None:
+        """Rows of the embedding, or None when only the tokenizer file knows."""
+        if self.model.vocab_size is not None:
+            return self.model.vocab_size
+        return {"bpe": self.tokenizer.vocab_size, "bytes": 257, "file": None}[self.tokenizer.kind]
+
+    @property
+    def batch_sequences(self) -> int:
+        """Sequences of one global batch."""
+        return self.batch.tokens // self.data.sequence_length
+
+    @property
+    def total_steps(self) -> int:
+        """Steps to the horizon; the last one may pass it."""
+        return -(-self.objective.tokens // self.batch.tokens)
+
+
+def _divisors(number: int) -> str:
+    return ", ".join(str(d) for d in range(1, number + 1) if number % d == 0)
