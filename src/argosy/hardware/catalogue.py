@@ -1,0 +1,40 @@
+"""Data-sheet peaks of known accelerators (``accelerators.toml``); an unknown part has no peak."""
+
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+
+@dataclass(frozen=True)
+class Accelerator:
+    """One part of the catalogue."""
+
+    id: str
+    names: tuple[str, ...]
+    peak_flops_per_s: dict[str, float]
+    """Dense peak by dtype (``fp32``, ``tf32``, ``fp16``, ``bf16``, ``fp8``, ``fp4``)."""
+    source: str
+    date: str
+
+
+@cache
+def catalogue() -> tuple[Accelerator, ...]:
+    """All known accelerators."""
+    table = tomllib.loads(resources.files("argosy.hardware").joinpath("accelerators.toml").read_text("utf-8"))
+    return tuple(
+        Accelerator(
+            id=row["id"],
+            names=tuple(row["names"]),
+            peak_flops_per_s={dtype: tflops * 1e12 for dtype, tflops in row["peak_tflops"].items()},
+            source=row["source"],
+            date=table["date"],
+        )
+        for row in table["accelerator"]
+    )
+
+
+def find(name: str) -> Accelerator | None:
+    """The accelerator that a driver calls `name`, or None: near names are other parts (H200 and H200 NVL)."""
+    wanted = name.strip().casefold()
+    return next((a for a in catalogue() if wanted in (n.casefold() for n in (a.id, *a.names))), None)
