@@ -10,10 +10,11 @@ Sizes are checked here as far as one table can know them; what needs two tables 
 :class:`Recipe`. Unknown keys are errors (:mod:`argosy.recipe.load` adds the nearest known key).
 """
 
+import difflib
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
 
 from argosy.recipe.presets import PRESETS
 
@@ -30,8 +31,42 @@ def knob(default: Any, affects: Affects, doc: str, *, unit: str = "", **checks: 
     )
 
 
+def exact(value: Any) -> Any:
+    """The decimal number that was written, exactly: 0.1 and "0.1" are 1/10."""
+    if isinstance(value, int | float | str) and not isinstance(value, bool):
+        try:
+            return Fraction(str(value))
+        except (ValueError, ZeroDivisionError):
+            raise ValueError(f'{value!r} is no exact number; write 2.49, or "2.49", or "1/3"') from None
+    return value
+
+
+def decimal(value: Fraction) -> str:
+    """Shortest exact text: "2.49", or "1/3" where no decimal is exact."""
+    digits = 0
+    while digits < 30 and (value * 10**digits).denominator != 1:
+        digits += 1
+    scaled = value * 10**digits
+    if scaled.denominator != 1:
+        return str(value)
+    sign, text = "-" * (value < 0), str(abs(scaled.numerator)).rjust(digits + 1, "0")
+    return sign + (f"{text[:-digits]}.{text[-digits:]}" if digits else text)
+
+
+Exact = Annotated[Fraction, BeforeValidator(exact), PlainSerializer(decimal, return_type=str)]
+"""Money, kept exact from the file to the books (INTERFACES 9)."""
+
+
 class Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _whole_floats_are_integers(cls, values: Any) -> Any:
+        # 1e9 reads better than 1_000_000_000; strict mode would refuse it for a count
+        if isinstance(values, dict):
+            return {k: int(v) if isinstance(v, float) and v.is_integer() else v for k, v in values.items()}
+        return values
 
 
 class RunTable(Table):
@@ -84,7 +119,11 @@ class ModelTable(Table):
     def _fill_from_preset(cls, values: Any) -> Any:
         if isinstance(values, dict) and values.get("preset") is not None:
             if values["preset"] not in PRESETS:
-                raise ValueError(f"unknown preset {values['preset']!r}; known: {', '.join(PRESETS)}")
+                near = difflib.get_close_matches(str(values["preset"]), PRESETS, n=1)
+                raise ValueError(
+                    f"unknown preset {values['preset']!r} → "
+                    + (f"did you mean {near[0]!r}?" if near else f"known: {', '.join(PRESETS)}")
+                )
             return PRESETS[values["preset"]] | values
         return values
 
@@ -196,6 +235,12 @@ class CheckpointTable(Table):
     keep_last: int = knob(2, "run", "newest checkpoints kept", ge=1)
     keep_every_steps: int | None = knob(None, "run", "also keep checkpoints at multiples of this", unit="steps", ge=1)
 
+    @model_validator(mode="after")
+    def _one_interval(self) -> "CheckpointTable":
+        if self.every_steps is not None and self.every_s is not None:
+            raise ValueError("give every_steps or every_s, not both")
+        return self
+
 
 class ResilienceTable(Table):
     skipped_updates_limit: int = knob(8, "run", "non-finite updates in a row before the run stops", unit="steps", ge=1)
@@ -203,10 +248,10 @@ class ResilienceTable(Table):
 
 
 class BudgetTable(Table):
-    money: Fraction | None = knob(None, "run", "stop before the run has cost more", unit="currency", gt=0)
+    money: Exact | None = knob(None, "run", "stop before the run has cost more", unit="currency", gt=0)
     device_hours: float | None = knob(None, "run", "stop before the run has been paid more", unit="h", gt=0)
     deadline_s: float | None = knob(None, "run", "stop before this long after the run was created", unit="s", gt=0)
-    price_per_device_hour: Fraction = knob(
+    price_per_device_hour: Exact = knob(
         Fraction(0), "books", "price of one device (on a CPU: of one rank's slot)", unit="currency/h", ge=0
     )
     currency: str = knob("USD", "books", "currency of prices", pattern="^[A-Z]{3}$")
@@ -215,8 +260,8 @@ class BudgetTable(Table):
 
 class LayoutTable(Table):
     dp: int = knob(1, "run", "data-parallel replicas", ge=1)
-    fsdp: int | Literal["auto"] = knob(
-        "auto", "run", "ranks that share one copy of the state; auto takes all that are left", ge=1
+    fsdp: Annotated[int, Field(ge=1)] | Literal["auto"] = knob(
+        "auto", "run", "ranks that share one copy of the state; auto takes all that are left"
     )
     cp: int = knob(1, "run", "context-parallel degree", ge=1, le=1)
     tp: int = knob(1, "run", "tensor-parallel degree", ge=1, le=1)
@@ -264,13 +309,26 @@ class Recipe(Table):
             )
         if length > self.model.max_positions:
             raise ValueError(f"data.sequence_length {length} is above model.max_positions {self.model.max_positions}")
+        of_tokenizer = self._tokenizer_vocab_size
+        if self.model.vocab_size is not None and of_tokenizer is not None and self.model.vocab_size < of_tokenizer:
+            raise ValueError(f"model.vocab_size {self.model.vocab_size} is below the tokenizer's {of_tokenizer}")
+        if self.schedule.warmup_tokens > self.objective.tokens:
+            raise ValueError(
+                f"schedule.warmup_tokens {self.schedule.warmup_tokens} is above objective.tokens {self.objective.tokens}"
+            )
+        if (self.objective.target_loss or self.objective.patience_evals) and not self.eval.every_steps:
+            raise ValueError("objective.target_loss and objective.patience_evals need eval.every_steps above 0")
+        if self.budget.money is not None and not self.budget.price_per_device_hour:
+            raise ValueError("budget.money needs budget.price_per_device_hour above 0")
         return self
 
     @property
     def vocab_size(self) -> int | None:
         """Rows of the embedding, or None when only the tokenizer file knows."""
-        if self.model.vocab_size is not None:
-            return self.model.vocab_size
+        return self.model.vocab_size if self.model.vocab_size is not None else self._tokenizer_vocab_size
+
+    @property
+    def _tokenizer_vocab_size(self) -> int | None:
         return {"bpe": self.tokenizer.vocab_size, "bytes": 257, "file": None}[self.tokenizer.kind]
 
     @property
