@@ -1,0 +1,39 @@
+"""Causal self-attention with grouped key/value heads."""
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from argosy.models.linear import Linear
+from argosy.models.norm import RMSNorm
+from argosy.models.rope import rotate
+from argosy.recipe.schema import ModelTable
+
+
+class Attention(nn.Module):
+    """Multi-head (kv_heads = heads) or grouped-query attention; each query sees itself and what is before it."""
+
+    def __init__(self, config: ModelTable):
+        super().__init__()
+        assert config.head_dim is not None
+        assert config.kv_heads is not None
+        self.head_dim = config.head_dim
+        queries, keys = config.heads * config.head_dim, config.kv_heads * config.head_dim
+        bias = config.bias != "none"
+        self.q = Linear(config.hidden_size, queries, bias=bias)
+        self.k = Linear(config.hidden_size, keys, bias=bias)
+        self.v = Linear(config.hidden_size, keys, bias=bias)
+        self.o = Linear(queries, config.hidden_size, bias=config.bias == "all")
+        self.q_norm = RMSNorm(config.head_dim, config.norm_eps) if config.qk_norm else nn.Identity()
+        self.k_norm = RMSNorm(config.head_dim, config.norm_eps) if config.qk_norm else nn.Identity()
+
+    def forward(self, x: Tensor, rotation: tuple[Tensor, Tensor] | None) -> Tensor:
+        """[B, S, hidden] to [B, S, hidden]; `rotation` as of :func:`rotation_table`, None without rotary positions."""
+        # The number of heads is left open: a tensor-parallel rank holds a share of them.
+        q = self.q_norm(self.q(x).unflatten(-1, (-1, self.head_dim)))  # [B, S, heads, head_dim]
+        k = self.k_norm(self.k(x).unflatten(-1, (-1, self.head_dim)))  # [B, S, kv_heads, head_dim]
+        v = self.v(x).unflatten(-1, (-1, self.head_dim))
+        if rotation is not None:
+            q, k = rotate(q, *rotation), rotate(k, *rotation)
+        q, k, v = (t.transpose(1, 2) for t in (q, k, v))
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=q.size(1) != k.size(1))
+        return self.o(mixed.transpose(1, 2).flatten(2))

@@ -1,0 +1,16 @@
+"""A linear layer whose fp32 weights are used in the dtype of its input."""
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class Linear(nn.Linear):
+    """x @ weight.T + bias in the dtype of x.
+
+    The cast sits here rather than in autocast so that a weight which FSDP2 has already gathered in
+    bf16 gives the same numbers as the fp32 master weight of a single process.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        bias = None if self.bias is None else self.bias.to(x.dtype)
+        return F.linear(x, self.weight.to(x.dtype), bias)

@@ -1,0 +1,38 @@
+"""Normalisation over the last dim; statistics in fp32, parameters used in the dtype of the activations."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from argosy.recipe.schema import ModelTable
+
+
+class RMSNorm(nn.Module):
+    """x / rms(x) · weight over the last dim (Zhang & Sennrich 2019)."""
+
+    def __init__(self, size: int, eps: float):
+        super().__init__()
+        self.eps = eps
+        self.weight = nn.Parameter(torch.ones(size))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.rms_norm(x, self.weight.shape, self.weight.to(x.dtype), self.eps)
+
+
+class LayerNorm(nn.Module):
+    """(x - mean) / std · weight + bias over the last dim (Ba et al. 2016)."""
+
+    def __init__(self, size: int, eps: float):
+        super().__init__()
+        self.eps = eps
+        self.weight = nn.Parameter(torch.ones(size))
+        self.bias = nn.Parameter(torch.zeros(size))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.layer_norm(x, self.weight.shape, self.weight.to(x.dtype), self.bias.to(x.dtype), self.eps)
+
+
+def make_norm(config: ModelTable) -> nn.Module:
+    """The norm of the residual stream that the recipe asks for."""
+    kind = {"rmsnorm": RMSNorm, "layernorm": LayerNorm}[config.norm]
+    return kind(config.hidden_size, config.norm_eps)

@@ -1,0 +1,82 @@
+"""The norm of all gradients, over plain tensors and DTensors on any mix of meshes, and clipping to it."""
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.tensor import DTensor, Replicate
+
+from argosy.errors import UsageError
+
+AllReduce = Callable[[Tensor, dist.ReduceOp.RedOpType, dist.ProcessGroup], object]
+"""Reduces a tensor over a group in place."""
+
+
+def _all_reduce(tensor: Tensor, op: dist.ReduceOp.RedOpType, group: dist.ProcessGroup) -> None:
+    dist.all_reduce(tensor, op=op, group=group)
+
+
+def global_norm(parameters: Iterable[Tensor], p: float = 2.0, all_reduce: AllReduce = _all_reduce) -> Tensor:
+    """p-norm (0 < p <= inf) of the gradients of `parameters` as one vector: a scalar of at least fp32, equal on all ranks.
+
+    Each gradient counts once: shards are added over the axes of their mesh that split them, copies are not.
+    One reduction is made for each different set of such axes. `all_reduce` lets the caller time them.
+    A gradient that is not finite makes the norm not finite, for p = inf too.
+    """
+    if not p > 0:
+        raise UsageError(f"the norm's order must be above 0, not {p}", do="use 2, or inf for the largest element")
+    by_groups: dict[tuple[dist.ProcessGroup, ...], list[Tensor]] = defaultdict(list)
+    for parameter in parameters:
+        if parameter.grad is not None:
+            by_groups[_splitting_groups(parameter.grad)].append(_local(parameter.grad))
+    parts = []
+    for groups, gradients in by_groups.items():
+        part = _partial(gradients, p)
+        for group in groups:
+            all_reduce(part, dist.ReduceOp.MAX if math.isinf(p) else dist.ReduceOp.SUM, group)
+        parts.append(part)
+    if not parts:
+        return torch.zeros(())
+    if math.isinf(p):
+        return torch.stack(parts).max()
+    return torch.stack(parts).sum().pow(1 / p)
+
+
+@torch.no_grad()
+def scale_to_norm_(parameters: Iterable[Tensor], norm: Tensor, max_norm: float) -> None:
+    """Scales all gradients by max_norm / norm where that is below 1; `max_norm` 0 leaves them."""
+    gradients = [_local(parameter.grad) for parameter in parameters if parameter.grad is not None]
+    if gradients and max_norm > 0:
+        torch._foreach_mul_(gradients, (max_norm / norm).clamp(max=1.0))
+
+
+def _partial(gradients: list[Tensor], p: float) -> Tensor:
+    """What is reduced over ranks: the sum of p-th powers, or for p = inf the maximum."""
+    # Empty shards have no maximum.
+    norms = torch._foreach_norm([g for g in gradients if g.numel()], p, dtype=torch.float32)
+    if not norms:
+        return torch.zeros((), device=gradients[0].device)
+    if math.isinf(p):
+        # A reduction by maximum may drop NaN; infinity it keeps.
+        return torch.stack(norms).max().nan_to_num(nan=math.inf, posinf=math.inf)
+    return torch.stack(norms).pow(p).sum()
+
+
+def _splitting_groups(gradient: Tensor) -> tuple[dist.ProcessGroup, ...]:
+    """The process groups of the axes that split this gradient."""
+    if not isinstance(gradient, DTensor):
+        return ()
+    groups = []
+    for axis, placement in enumerate(gradient.placements):
+        if placement.is_partial():
+            raise ValueError(f"gradient still to be reduced over axis {axis}: {gradient.placements}")
+        if not isinstance(placement, Replicate):
+            groups.append(gradient.device_mesh.get_group(axis))
+    return tuple(groups)
+
+
+def _local(gradient: Tensor) -> Tensor:
+    return gradient.to_local() if isinstance(gradient, DTensor) else gradient
