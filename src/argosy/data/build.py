@@ -1,0 +1,242 @@
+"""Corpus → data set: a tokenizer, train and held-out token shards, and a manifest over all.
+
+The corpus is read three times (scan, train the tokenizer, encode) in bounded memory::
+
+    OUT/dataset.json      what it is made of; written last
+    OUT/tokenizer.json
+    OUT/train/            token shards
+    OUT/held_out/         token shards
+    OUT/rejected.jsonl    records set aside, when there are any
+"""
+
+import json
+import lzma
+import time
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+import xxhash
+
+from argosy.data.corpus import Corpus, Document, Rejected, split_hash
+from argosy.data.files import digest_json, fsync, read_json, write_json
+from argosy.data.shards import SHARD_TOKENS, ShardWriter, TokenShards
+from argosy.data.tokenizer import PATTERN, Kind, Tokenizer
+from argosy.errors import InputError
+
+SCHEMA = "argosy.dataset/1"
+MANIFEST = "dataset.json"
+TOKENIZER_FILE = "tokenizer.json"
+SPLITS = ("train", "held_out")
+
+ENCODE_BYTES = 8 << 20
+"""Text encoded in one call: enough to keep all cores busy, little enough to bound memory."""
+TOKENIZER_SAMPLE_BYTES = 256 << 20
+"""A BPE is trained on the first this many bytes of the training split."""
+BASELINE_BYTES = 32 << 20
+"""gzip and xz are measured on the first this many bytes of the held-out split (xz -9 takes about 1 s per MB)."""
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class TokenizerSpec:
+    """Which tokenizer a data set gets; the recipe's `tokenizer` table as a value."""
+
+    kind: Kind = "bpe"
+    vocab_size: int = 4096
+    path: Path | None = None
+
+    def key(self) -> dict[str, Any]:
+        """Everything that determines the tokenizer, given the text."""
+        if self.kind == "bpe":
+            return {"bpe": self.vocab_size, "pattern": PATTERN, "library": tokenizers.__version__}
+        if self.kind == "file":
+            assert self.path is not None
+            return {"file": Tokenizer.load(self.path).digest}
+        return {"bytes": 257}
+
+
+@dataclass
+class Scan:
+    """What one pass over the corpus finds."""
+
+    documents: int = 0
+    text_bytes: int = 0
+    held_out_below: int = 0
+    digest: str = ""
+    rejected: int = 0
+
+
+def build(
+    corpus: Corpus,
+    folder: Path,
+    spec: TokenizerSpec,
+    *,
+    held_out_share: float,
+    most_rejected: int = 0,
+    shard_tokens: int = SHARD_TOKENS,
+    say: Say,
+) -> None:
+    """Fill an existing, empty ``folder`` with the data set of ``corpus``.
+
+    Args:
+        held_out_share: share of documents, by hash; at least one document is held out.
+        most_rejected: bad records that are set aside before the build gives up.
+
+    Raises:
+        InputError: no text, too few documents to hold one out, or too many bad records.
+    """
+    scan = _scan(corpus, folder / "rejected.jsonl", held_out_share, most_rejected)
+    say(f"{corpus.name}: {scan.documents:,} documents, {scan.text_bytes:,} bytes, digest {scan.digest}")
+    started = time.monotonic()
+    tokenizer = _tokenizer(spec, corpus, scan)
+    tokenizer.save(folder / TOKENIZER_FILE)
+    fsync(folder / TOKENIZER_FILE)
+    say(f"tokenizer: {spec.kind} with {tokenizer.vocab_size:,} tokens in {time.monotonic() - started:.1f} s")
+    for split in SPLITS:
+        started = time.monotonic()
+        with ShardWriter(folder / split, tokenizer.vocab_size, tokenizer.end_of_text, shard_tokens) as writer:
+            for batch in _by_size(_split(corpus, scan, split), ENCODE_BYTES):
+                texts = [document.text for document in batch]
+                for text, ids in zip(texts, tokenizer.encode_batch(texts), strict=True):
+                    writer.add(ids, len(text.encode()))
+        shards = TokenShards.open(folder / split)
+        say(
+            f"{split}: {shards.documents:,} documents, {shards.tokens:,} tokens, "
+            f"{shards.text_bytes / shards.tokens:.2f} bytes per token in {time.monotonic() - started:.1f} s"
+        )
+    write_json(
+        folder / MANIFEST,
+        {
+            "schema": SCHEMA,
+            "source": {
+                "name": corpus.name,
+                "digest": scan.digest,
+                "documents": scan.documents,
+                "text_bytes": scan.text_bytes,
+                "rejected": scan.rejected,
+                "held_out_share": held_out_share,
+            },
+            "tokenizer": {
+                "kind": spec.kind,
+                "vocab_size": tokenizer.vocab_size,
+                "asked_vocab_size": spec.vocab_size if spec.kind == "bpe" else tokenizer.vocab_size,
+                "end_of_text": tokenizer.end_of_text,
+                "digest": tokenizer.digest,
+            },
+            "baselines": _baselines(document.text for document in _split(corpus, scan, "held_out")),
+            "digest": dataset_digest(folder, tokenizer),
+        },
+    )
+
+
+def dataset_digest(folder: Path, tokenizer: Tokenizer) -> str:
+    """Digest of what a model sees: the tokenizer and both token streams."""
+    return digest_json([tokenizer.digest, *(TokenShards.open(folder / split).digest for split in SPLITS)])
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """The data set's manifest.
+
+    Raises:
+        InputError: no such folder, or no data set in it.
+    """
+    if not folder.is_dir():
+        raise InputError("no such data folder", where=str(folder), do="make it with `argosy data build`")
+    return read_json(folder / MANIFEST, SCHEMA)
+
+
+def _scan(corpus: Corpus, rejected_path: Path, held_out_share: float, most_rejected: int) -> Scan:
+    scan, state, lowest = Scan(), xxhash.xxh3_128(), 1 << 64
+    rejected: list[Rejected] = []
+    for record in corpus:
+        if isinstance(record, Rejected):
+            rejected.append(record)
+            if len(rejected) > most_rejected:
+                raise InputError(
+                    f"{len(rejected)} bad records, the limit is {most_rejected}; last: {record.reason}",
+                    where=record.name,
+                    do="repair the source, or raise --most-rejected",
+                )
+            continue
+        content = record.text.encode()
+        state.update(f"{len(record.name)} {len(content)} {record.name}".encode())
+        state.update(content)
+        scan.documents += 1
+        scan.text_bytes += len(content)
+        lowest = min(lowest, split_hash(record))
+    if scan.documents < 2:
+        raise InputError(
+            f"{scan.documents} documents; two are needed, one of them to hold out", where=corpus.name, do="add text"
+        )
+    scan.held_out_below = max(round(held_out_share * (1 << 64)), lowest + 1)
+    scan.digest = state.hexdigest()
+    scan.rejected = len(rejected)
+    if rejected:
+        with rejected_path.open("w", encoding="utf-8") as file:
+            for record in rejected:
+                beginning = record.beginning.decode("utf-8", errors="backslashreplace")
+                file.write(json.dumps({"record": record.name, "reason": record.reason, "beginning": beginning}) + "\n")
+    return scan
+
+
+def _split(corpus: Corpus, scan: Scan, split: str) -> Iterator[Document]:
+    for record in corpus:
+        if isinstance(record, Document) and (split_hash(record) < scan.held_out_below) == (split == "held_out"):
+            yield record
+
+
+def _tokenizer(spec: TokenizerSpec, corpus: Corpus, scan: Scan) -> Tokenizer:
+    if spec.kind == "bytes":
+        return Tokenizer.bytes()
+    if spec.kind == "file":
+        assert spec.path is not None
+        return Tokenizer.load(spec.path)
+    texts = (document.text for document in _split(corpus, scan, "train"))
+    return Tokenizer.train(_first_bytes(texts, TOKENIZER_SAMPLE_BYTES), spec.vocab_size)
+
+
+def _first_bytes(texts: Iterable[str], most: int) -> Iterator[str]:
+    total = 0
+    for text in texts:
+        yield text
+        total += len(text)
+        if total >= most:
+            return
+
+
+def _by_size(documents: Iterable[Document], most_bytes: int) -> Iterator[list[Document]]:
+    batch: list[Document] = []
+    size = 0
+    for document in documents:
+        batch.append(document)
+        size += len(document.text)
+        if size >= most_bytes:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _baselines(texts: Iterable[str]) -> dict[str, Any]:
+    """Bits per byte of `gzip -9` and `xz -9` on the held-out documents in one piece."""
+    gzip, xz = zlib.compressobj(9, wbits=31), lzma.LZMACompressor(preset=9)
+    read = gzip_bytes = xz_bytes = 0
+    for text in texts:
+        content = text.encode()
+        read += len(content)
+        gzip_bytes += len(gzip.compress(content))
+        xz_bytes += len(xz.compress(content))
+        if read >= BASELINE_BYTES:
+            break
+    gzip_bytes += len(gzip.flush())
+    xz_bytes += len(xz.flush())
+    return {
+        "text_bytes": read,
+        "gzip_bits_per_byte": 8 * gzip_bytes / read,
+        "xz_bits_per_byte": 8 * xz_bytes / read,
+    }

@@ -1,0 +1,219 @@
+"""Token shards: one stream of tokens in files that are mapped, never read whole.
+
+A folder holds ``manifest.json``, ``tokens-NNNNN.bin`` (uint16, or uint32 for vocabularies above 65,536;
+little endian) and ``ends-NNNNN.bin`` (int64: where each document ends inside its shard, its end-of-text token
+included). Shards end at document boundaries. The manifest is written last: without it there is no data.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from argosy.data.files import digest_file, digest_json, fsync, read_json, write_json
+from argosy.errors import InputError
+
+SCHEMA = "argosy.shards/1"
+MANIFEST = "manifest.json"
+SHARD_TOKENS = 1 << 27
+
+
+class ShardWriter:
+    """Write documents one after another; the folder becomes readable when the block ends without an error."""
+
+    def __init__(self, folder: Path, vocab_size: int, end_of_text: int, shard_tokens: int = SHARD_TOKENS):
+        folder.mkdir()
+        self.folder = folder
+        self.vocab_size = vocab_size
+        self.end_of_text = end_of_text
+        self.shard_tokens = shard_tokens
+        self.dtype = np.dtype("<u2" if vocab_size <= 1 << 16 else "<u4")
+        self.max_token = 0
+        self.text_bytes = 0
+        self._shards: list[dict[str, Any]] = []
+        self._tokens: BinaryIO | None = None
+        self._ends: list[int] = []
+
+    def add(self, ids: NDArray[np.int64], text_bytes: int) -> None:
+        """Append one document of ``text_bytes`` bytes and its end-of-text token."""
+        document = np.append(ids, self.end_of_text)
+        largest = int(document.max())
+        assert largest < self.vocab_size, f"tokenizer gave {largest} with a vocabulary of {self.vocab_size}"
+        self.max_token = max(self.max_token, largest)
+        self.text_bytes += text_bytes
+        if self._ends and self._ends[-1] + document.size > self.shard_tokens:
+            self._close_shard()
+        if self._tokens is None:
+            self._tokens = self._path("tokens", len(self._shards)).open("wb")
+        self._tokens.write(document.astype(self.dtype).tobytes())
+        self._ends.append((self._ends[-1] if self._ends else 0) + document.size)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            if self._tokens is not None:
+                self._tokens.close()
+            return
+        if self._tokens is not None:
+            self._close_shard()
+        write_json(
+            self.folder / MANIFEST,
+            {
+                "schema": SCHEMA,
+                "dtype": self.dtype.name,
+                "vocab_size": self.vocab_size,
+                "end_of_text": self.end_of_text,
+                "max_token": self.max_token,
+                "documents": sum(shard["documents"] for shard in self._shards),
+                "tokens": sum(shard["tokens"] for shard in self._shards),
+                "text_bytes": self.text_bytes,
+                "shards": self._shards,
+            },
+        )
+
+    def _path(self, what: str, index: int) -> Path:
+        return self.folder / f"{what}-{index:05d}.bin"
+
+    def _close_shard(self) -> None:
+        assert self._tokens is not None
+        self._tokens.close()
+        index = len(self._shards)
+        tokens, ends = self._path("tokens", index), self._path("ends", index)
+        ends.write_bytes(np.array(self._ends, dtype="<i8").tobytes())
+        for path in (tokens, ends):
+            fsync(path)
+        self._shards.append(
+            {
+                "tokens": self._ends[-1],
+                "documents": len(self._ends),
+                "digest": digest_file(tokens),
+                "ends_digest": digest_file(ends),
+            }
+        )
+        self._tokens, self._ends = None, []
+
+
+class TokenShards:
+    """A folder of token shards as one stream, mapped into memory.
+
+    Attributes:
+        tokens, documents, text_bytes: sizes of the stream; every document ends with ``end_of_text``.
+        digest: of all shards in order, by their digests; two folders with equal digests hold the same stream.
+    """
+
+    def __init__(self, folder: Path, manifest: dict[str, Any]):
+        self.folder = folder
+        self.vocab_size: int = manifest["vocab_size"]
+        self.end_of_text: int = manifest["end_of_text"]
+        self.max_token: int = manifest["max_token"]
+        self.documents: int = manifest["documents"]
+        self.tokens: int = manifest["tokens"]
+        self.text_bytes: int = manifest["text_bytes"]
+        self.digest = digest_json(
+            [manifest["dtype"], [(shard["digest"], shard["ends_digest"]) for shard in manifest["shards"]]]
+        )
+        self._dtype = np.dtype(manifest["dtype"]).newbyteorder("<")
+        self._shards: list[dict[str, Any]] = manifest["shards"]
+        self._starts = np.cumsum([0] + [shard["tokens"] for shard in self._shards])
+        for index, shard in enumerate(self._shards):
+            self._check_size(self._path("tokens", index), shard["tokens"] * self._dtype.itemsize)
+            self._check_size(self._path("ends", index), shard["documents"] * 8)
+        self._maps = [
+            np.memmap(self._path("tokens", index), dtype=self._dtype, mode="r") for index in range(len(self._shards))
+        ]
+
+    @classmethod
+    def open(cls, folder: Path, *, verify: bool = False) -> "TokenShards":
+        """Map a folder of shards.
+
+        Args:
+            verify: also compare the digest of every file, which reads all of them.
+
+        Raises:
+            InputError: folder, manifest or shard is missing, empty, truncated, of a newer version or damaged.
+        """
+        if not folder.is_dir():
+            raise InputError("no such data folder", where=str(folder), do="make it with `argosy data build`")
+        manifest = read_json(folder / MANIFEST, SCHEMA)
+        try:
+            shards = cls(folder, manifest)
+        except (KeyError, TypeError) as error:
+            raise InputError(f"manifest lacks {error}", where=str(folder / MANIFEST), do="build it again") from error
+        if not shards.tokens:
+            raise InputError("holds no tokens", where=str(folder), do="build it from a source with text")
+        if verify:
+            shards.verify()
+        return shards
+
+    def verify(self) -> None:
+        """Read every file and compare digests and the largest token.
+
+        Raises:
+            InputError: names the first damaged file.
+        """
+        for index, shard in enumerate(self._shards):
+            for what, expected in (("tokens", shard["digest"]), ("ends", shard["ends_digest"])):
+                path = self._path(what, index)
+                if (found := digest_file(path)) != expected:
+                    raise InputError(
+                        f"wrong digest {found}, the manifest says {expected}", where=str(path), do="build it again"
+                    )
+
+    @property
+    def token_size_bytes(self) -> int:
+        """Bytes that one token takes on disk."""
+        return self._dtype.itemsize
+
+    def check_vocab(self, vocab_size: int) -> None:
+        """Refuse a model whose embedding has no row for some token.
+
+        Raises:
+            InputError: a token id is at or beyond ``vocab_size``.
+        """
+        if self.max_token >= vocab_size:
+            raise InputError(
+                f"token id {self.max_token} is beyond the model's vocabulary of {vocab_size}",
+                where=str(self.folder),
+                do=f"set model.vocab_size to {self.vocab_size} or more",
+            )
+
+    def read(self, start: int, stop: int, out: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+        """Tokens ``start … stop - 1`` of the stream as int64, into ``out`` when given."""
+        assert 0 <= start <= stop <= self.tokens
+        if out is None:
+            out = np.empty(stop - start, dtype=np.int64)
+        shard = int(np.searchsorted(self._starts, start, side="right")) - 1
+        filled = 0
+        while start < stop:
+            offset = start - int(self._starts[shard])
+            piece = self._maps[shard][offset : offset + stop - start]
+            out[filled : filled + piece.size] = piece
+            filled += piece.size
+            start += piece.size
+            shard += 1
+        return out
+
+    def document_ends(self) -> Iterator[NDArray[np.int64]]:
+        """Per shard: where its documents end in the whole stream (exclusive), ascending."""
+        for index, start in enumerate(self._starts[:-1]):
+            yield np.fromfile(self._path("ends", index), dtype="<i8") + start
+
+    def _path(self, what: str, index: int) -> Path:
+        return self.folder / f"{what}-{index:05d}.bin"
+
+    def _check_size(self, path: Path, expected: int) -> None:
+        if not path.is_file():
+            raise InputError("shard is missing", where=str(path), do="copy the whole folder, or build it again")
+        if (found := path.stat().st_size) != expected:
+            raise InputError(
+                f"shard has {found} bytes instead of {expected}",
+                where=str(path),
+                do="copy the whole folder, or build it again",
+            )
