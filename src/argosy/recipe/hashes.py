@@ -33,7 +33,7 @@ def hashes(recipe: Recipe) -> Hashes:
     )
 
 
-def changed_fields(a: Recipe, b: Recipe, affects: Collection[Affects] = ("learn",)) -> list[str]:
+def changed_fields(a: Recipe, b: Recipe, affects: Collection[Affects] = frozenset({"learn"})) -> list[str]:
     """Keys such as ``optimizer.learning_rate`` that differ between `a` and `b` and have one of the marks."""
     old, new = values(a), values(b)
     keys = dict.fromkeys([*old, *new])

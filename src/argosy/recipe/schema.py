@@ -314,7 +314,8 @@ class Recipe(Table):
             raise ValueError(f"model.vocab_size {self.model.vocab_size} is below the tokenizer's {of_tokenizer}")
         if self.schedule.warmup_tokens > self.objective.tokens:
             raise ValueError(
-                f"schedule.warmup_tokens {self.schedule.warmup_tokens} is above objective.tokens {self.objective.tokens}"
+                f"schedule.warmup_tokens {self.schedule.warmup_tokens} is above "
+                f"objective.tokens {self.objective.tokens}"
             )
         if (self.objective.target_loss or self.objective.patience_evals) and not self.eval.every_steps:
             raise ValueError("objective.target_loss and objective.patience_evals need eval.every_steps above 0")

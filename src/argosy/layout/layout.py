@@ -1,0 +1,260 @@
+"""How a run is split over ranks: degrees and order of the parallel axes, and which are possible.
+
+A layout changes speed and memory, never what is learned.
+"""
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal
+
+from argosy.errors import UsageError
+from argosy.recipe.schema import LayoutTable, ModelTable
+
+Axis = Literal["dp", "fsdp", "cp", "tp", "pp", "ep"]
+MESH_AXES: tuple[Axis, ...] = ("pp", "dp", "fsdp", "cp", "tp")
+"""Axes that multiply to the world size, outermost first by default: the axis that talks most is innermost,
+where neighbours share the fastest link. `ep` is carved out of dp·fsdp."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Degrees and order of the axes, and how each rank runs its part (INTERFACES 1)."""
+
+    dp: int = 1
+    """Replicas; together with fsdp > 1 this is HSDP."""
+    fsdp: int = 1
+    """Ranks that share one copy of the state."""
+    cp: int = 1
+    """Ranks that share one sequence."""
+    tp: int = 1
+    """Ranks that share each matrix."""
+    pp: int = 1
+    """Pipeline ranks."""
+    ep: int = 1
+    """Ranks of dp·fsdp that share the experts."""
+    order: tuple[Axis, ...] = MESH_AXES
+    """Outermost first; neighbours in rank differ in the last axis."""
+    zero: Literal[0, 1, 2, 3] = 0
+    """What the fsdp axis shards: nothing, optimizer state, and gradients, and parameters."""
+    schedule: Literal["none", "gpipe", "1f1b"] = "none"
+    virtual_stages: int = 1
+    """Stages of the model on one pipeline rank."""
+    stage_layers: tuple[int, ...] | None = None
+    """Blocks of each stage, or None for an even split."""
+    micro_batch_sequences: int | None = None
+    """Sequences of one forward on one rank; None means all of the rank's share."""
+    recompute: Literal["none", "full"] = "none"
+    compile: bool = False
+    reshard_after_forward: bool = True
+    prefetch: int = 1
+    """Blocks whose parameters are gathered ahead of use."""
+
+    def __post_init__(self) -> None:
+        if wrong := list(self._contradictions()):
+            raise UsageError("; ".join(wrong), where="layout")
+
+    @classmethod
+    def from_recipe(cls, table: LayoutTable, world_size: int) -> "Layout":
+        """The layout that `table` asks for on `world_size` ranks; ``fsdp = "auto"`` takes the ranks that are left.
+
+        Raises UsageError that says which values would do.
+        """
+        others = table.dp * table.cp * table.tp * table.pp
+        fsdp = max(1, world_size // others) if table.fsdp == "auto" else table.fsdp
+        if others * fsdp != world_size:
+            degrees = " · ".join(f"{axis} {getattr(table, axis)}" for axis in MESH_AXES)
+            raise UsageError(
+                f"{degrees} does not make a world size of {world_size}", where="layout", do=_remedy(table, world_size)
+            )
+        return cls(
+            dp=table.dp,
+            fsdp=fsdp,
+            cp=table.cp,
+            tp=table.tp,
+            pp=table.pp,
+            ep=table.ep,
+            zero=0 if fsdp == 1 else 3 if table.reshard_after_forward else 2,
+            schedule="none" if table.pp == 1 else "1f1b",
+            micro_batch_sequences=table.micro_batch_sequences,
+            compile=table.compile,
+            reshard_after_forward=table.reshard_after_forward,
+        )
+
+    # -- sizes -------------------------------------------------------------------------------------
+
+    @property
+    def axis_sizes(self) -> dict[Axis, int]:
+        """Degree of each mesh axis, in `order`."""
+        return {axis: getattr(self, axis) for axis in self.order}
+
+    @property
+    def world_size(self) -> int:
+        """Ranks that the layout needs."""
+        return math.prod(self.axis_sizes.values())
+
+    @property
+    def data_ranks(self) -> int:
+        """Ranks that read different sequences: dp·fsdp."""
+        return self.dp * self.fsdp
+
+    @property
+    def stages(self) -> int:
+        """Stages of the pipeline over all its ranks."""
+        return self.pp * self.virtual_stages
+
+    # -- rank placement ----------------------------------------------------------------------------
+
+    def coordinates(self, rank: int) -> dict[Axis, int]:
+        """Position of `rank` on each mesh axis; as torch numbers the ranks of a DeviceMesh of this order."""
+        if not 0 <= rank < self.world_size:
+            raise ValueError(f"rank {rank} is outside a world of {self.world_size}")
+        position: dict[Axis, int] = {}
+        for axis in reversed(self.order):
+            rank, position[axis] = divmod(rank, getattr(self, axis))
+        return {axis: position[axis] for axis in self.order}
+
+    def rank(self, coordinates: dict[Axis, int]) -> int:
+        """The rank at `coordinates`; the inverse of :meth:`coordinates`. Absent axes count as 0."""
+        rank = 0
+        for axis in self.order:
+            index, size = coordinates.get(axis, 0), getattr(self, axis)
+            if not 0 <= index < size:
+                raise ValueError(f"{axis} {index} is outside an axis of {size}")
+            rank = rank * size + index
+        return rank
+
+    def data_rank(self, rank: int) -> int:
+        """Index of the share of the global batch that `rank` reads, in 0 … data_ranks - 1."""
+        here = self.coordinates(rank)
+        return here["dp"] * self.fsdp + here["fsdp"]
+
+    def group(self, axis: Axis, rank: int) -> list[int]:
+        """Ranks that differ from `rank` only along `axis`, in order."""
+        here = self.coordinates(rank)
+        return [self.rank(here | {axis: index}) for index in range(getattr(self, axis))]
+
+    # -- files -------------------------------------------------------------------------------------
+
+    def to_json(self) -> str:
+        """One line of JSON; :meth:`from_json` gives an equal layout."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> "Layout":
+        """The layout in `text`. Raises UsageError when it is no layout."""
+        try:
+            content: dict[str, Any] = json.loads(text)
+            known = {field.name for field in fields(cls)}
+            if unknown := sorted(content.keys() - known):
+                raise UsageError(f"unknown keys {', '.join(unknown)}", where="layout")
+            content["order"] = tuple(content.get("order", MESH_AXES))
+            if content.get("stage_layers") is not None:
+                content["stage_layers"] = tuple(content["stage_layers"])
+            return cls(**content)
+        except (ValueError, TypeError, AttributeError) as error:
+            raise UsageError(f"is no layout: {error}", where="layout") from None
+
+    # -- validity ----------------------------------------------------------------------------------
+
+    def _contradictions(self) -> Iterator[str]:
+        """What is wrong with the layout by itself, whatever the model."""
+        for name in ("dp", "fsdp", "cp", "tp", "pp", "ep", "virtual_stages"):
+            if getattr(self, name) < 1:
+                yield f"{name} is {getattr(self, name)}, but must be at least 1"
+                return
+        if sorted(self.order) != sorted(MESH_AXES):
+            yield f"order {', '.join(self.order)} must name each of {', '.join(MESH_AXES)} once"
+        if self.data_ranks % self.ep:
+            choices = _listed(_near(_divisors(self.data_ranks), self.ep))
+            yield f"ep {self.ep} does not divide dp·fsdp {self.data_ranks}; it may be {choices}"
+        if (self.pp > 1) != (self.schedule != "none"):
+            yield f"schedule {self.schedule!r} does not go with pp {self.pp}"
+        if self.pp == 1 and self.virtual_stages > 1:
+            yield "virtual_stages above 1 needs pp above 1"
+        if self.virtual_stages > 1:
+            yield f"schedule {self.schedule!r} has one stage per rank, so virtual_stages must be 1"
+        if self.stage_layers is not None and (len(self.stage_layers) != self.stages or min(self.stage_layers) < 1):
+            yield f"stage_layers must give at least 1 block for each of {self.stages} stages"
+        if self.micro_batch_sequences is not None and self.micro_batch_sequences < 1:
+            yield "micro_batch_sequences must be at least 1"
+        if self.zero and self.fsdp == 1:
+            yield f"zero {self.zero} needs fsdp above 1"
+
+
+def check_model(layout: Layout, model: ModelTable, sequence_length: int) -> None:
+    """Raise UsageError when `model` cannot be split this way; the message names the degrees that would do."""
+    assert model.kv_heads is not None
+    if model.heads % layout.tp or model.kv_heads % layout.tp or model.ffn_size % layout.tp:
+        common = math.gcd(model.heads, model.kv_heads, model.ffn_size)
+        raise UsageError(
+            f"tp {layout.tp} does not divide heads {model.heads}, kv_heads {model.kv_heads} and "
+            f"ffn_size {model.ffn_size}",
+            where="layout.tp",
+            do=f"use {_listed(_near(_divisors(common), layout.tp))}",
+        )
+    if layout.stages > model.layers:
+        raise UsageError(
+            f"{layout.stages} pipeline stages need at least as many layers, not {model.layers}",
+            where="layout.pp",
+            do=f"use at most {model.layers // layout.virtual_stages}",
+        )
+    if layout.stage_layers is not None and sum(layout.stage_layers) != model.layers:
+        raise UsageError(
+            f"stage_layers sum to {sum(layout.stage_layers)}, but the model has {model.layers} layers",
+            where="layout.stage_layers",
+        )
+    if layout.cp > 1 and sequence_length % (2 * layout.cp):  # two pieces per rank balance causal attention
+        raise UsageError(
+            f"sequence_length {sequence_length} is not divisible by 2·cp = {2 * layout.cp}",
+            where="layout.cp",
+            do=f"use {_listed(_near(_divisors(sequence_length // 2), layout.cp))}",
+        )
+
+
+def check_batch(layout: Layout, batch_sequences: int) -> None:
+    """Raise UsageError when a global batch cannot be dealt out evenly; the message names batches that would do.
+
+    `batch_sequences` is the global batch in sequences.
+    """
+    if batch_sequences % layout.data_ranks:
+        below = batch_sequences // layout.data_ranks * layout.data_ranks
+        batches = [n for n in (below, below + layout.data_ranks) if n]
+        raise UsageError(
+            f"a batch of {batch_sequences} sequences is not divisible by {layout.data_ranks} data-parallel ranks",
+            where="batch.tokens",
+            do=f"use {_listed(batches)} sequences (times data.sequence_length), "
+            f"or {_listed(_near(_divisors(batch_sequences), layout.data_ranks))} ranks",
+        )
+    share = batch_sequences // layout.data_ranks
+    if layout.micro_batch_sequences is not None and share % layout.micro_batch_sequences:
+        raise UsageError(
+            f"a rank's share of {share} sequences is not divisible by {layout.micro_batch_sequences}",
+            where="layout.micro_batch_sequences",
+            do=f"use {_listed(_near(_divisors(share), layout.micro_batch_sequences))}",
+        )
+
+
+def _remedy(table: LayoutTable, world_size: int) -> str:
+    rest = table.cp * table.tp * table.pp
+    if world_size % rest:
+        lower = world_size // rest * rest
+        return f"use {_listed([n for n in (lower, lower + rest) if n])} ranks, or other cp, tp or pp"
+    left = world_size // rest
+    pairs = [f"dp {dp} fsdp {left // dp}" for dp in _near(_divisors(left), table.dp)]
+    return f"use {_listed(pairs)}, or {table.dp * rest * (1 if table.fsdp == 'auto' else table.fsdp)} ranks"
+
+
+def _divisors(number: int) -> list[int]:
+    return [d for d in range(1, number + 1) if number % d == 0]
+
+
+def _near(options: list[int], wanted: int) -> list[int]:
+    """The four of `options` nearest to `wanted` as a ratio, in order."""
+    return sorted(sorted(options, key=lambda option: max(option, wanted) / min(option, wanted))[:4])
+
+
+def _listed(options: list[Any]) -> str:
+    words = [str(option) for option in options]
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}" if words else "another value"
