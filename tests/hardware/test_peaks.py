@@ -9,6 +9,7 @@ from datetime import date, timedelta
 import pytest
 
 from argosy.errors import InputError
+from argosy.hardware.catalogue import find
 from argosy.hardware.peaks import STALE_AFTER_DAYS, Peak, PeakCache, PeakKey, cache_folder
 
 TODAY = date(2026, 8, 20)
@@ -62,7 +63,8 @@ def test_damage_is_named_and_not_taken_for_an_empty_cache(cache, content):
 def test_writers_of_several_processes_lose_nothing(cache):
     code = (
         "import sys; from datetime import date; from pathlib import Path;"
-        "from argosy.hardware.peaks import Peak, PeakCache, PeakKey\n"
+        "from argosy.hardware.catalogue import find
+from argosy.hardware.peaks import Peak, PeakCache, PeakKey\n"
         "path, writer = Path(sys.argv[1]), int(sys.argv[2])\n"
         "for n in range(10):\n"
         "    key = PeakKey('m', 'fp32', writer, n, 't')\n"
@@ -78,6 +80,23 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="ARGOSY_CACHE"):
         PeakCache(tmp_path / "file" / "peaks.json").put(PEAK, TODAY)
+
+
+def test_the_journal_record_holds_what_a_report_divides_by():
+    record = PEAK.record()
+    assert (record["dtype"], record["flops_per_s"], record["src"], record["date"]) == (
+        "fp32",
+        1.0e11,
+        "measured",
+        "2026-08-20",
+    )
+    sheet = find("NVIDIA H200").record("bf16")
+    assert (sheet["flops_per_s"], sheet["src"], sheet.keys() <= record.keys()) == (
+        pytest.approx(989.5e12),
+        "data sheet of H200-SXM5-141GB",
+        True,
+    )
+    assert find("A10").record("fp4") is None
 
 
 def test_folder_comes_from_the_environment(monkeypatch, tmp_path):

@@ -17,6 +17,17 @@ class Accelerator:
     source: str
     date: str
 
+    def record(self, dtype: str) -> dict[str, object] | None:
+        """Fields of the `peak` record of a run's journal, or None where the data sheet gives no rate for `dtype`."""
+        if dtype not in self.peak_flops_per_s:
+            return None
+        return {
+            "dtype": dtype,
+            "flops_per_s": self.peak_flops_per_s[dtype],
+            "src": f"data sheet of {self.id}",
+            "date": self.date,
+        }
+
 
 @cache
 def catalogue() -> tuple[Accelerator, ...]:

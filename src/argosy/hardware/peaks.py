@@ -53,6 +53,17 @@ class Peak:
         age_days = (today - date.fromisoformat(self.measured_on)).days
         return not 0 <= age_days <= STALE_AFTER_DAYS
 
+    def record(self) -> dict[str, object]:
+        """Fields of the `peak` record of a run's journal, which keeps its reports true on other machines."""
+        return {
+            "dtype": self.key.dtype,
+            "flops_per_s": self.flops_per_s,
+            "src": "measured",
+            "date": self.measured_on,
+            "ranks": self.key.ranks,
+            "threads": self.key.threads,
+        }
+
 
 def cache_folder() -> Path:
     """Folder for what can be made again: ``ARGOSY_CACHE``, else ``~/.cache/argosy``."""
