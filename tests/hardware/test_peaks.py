@@ -63,8 +63,7 @@ def test_damage_is_named_and_not_taken_for_an_empty_cache(cache, content):
 def test_writers_of_several_processes_lose_nothing(cache):
     code = (
         "import sys; from datetime import date; from pathlib import Path;"
-        "from argosy.hardware.catalogue import find
-from argosy.hardware.peaks import Peak, PeakCache, PeakKey\n"
+        "from argosy.hardware.peaks import Peak, PeakCache, PeakKey\n"
         "path, writer = Path(sys.argv[1]), int(sys.argv[2])\n"
         "for n in range(10):\n"
         "    key = PeakKey('m', 'fp32', writer, n, 't')\n"
