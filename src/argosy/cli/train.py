@@ -1,0 +1,36 @@
+"""`argosy train`."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def train(
+    recipe: Annotated[Path, typer.Argument(help="Recipe file (TOML).", show_default=False)],
+    nproc: Annotated[
+        int | None, typer.Option(help="Processes to start.", show_default="all GPUs, else 1", min=1)
+    ] = None,
+    run_dir: Annotated[Path | None, typer.Option(help="Folder of the run.", show_default="runs/NAME")] = None,
+    new: Annotated[bool, typer.Option("--new", help="Start a new run even if there is one: in NAME-2, …")] = False,
+    sets: Annotated[
+        list[str] | None, typer.Option("--set", metavar="TABLE.KEY=VALUE", help="Override one key of the recipe.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON, progress on stderr.")] = False,
+) -> None:
+    """Train a recipe; the same command continues a run that was stopped or killed.
+
+    Example: argosy train recipes/quickstart.toml --nproc 2
+    """
+    from argosy.launch.live import LiveLine
+    from argosy.launch.local import train as run_training
+
+    stream = sys.stderr if as_json else sys.stdout
+    live = LiveLine(stream)
+    outcome = run_training(recipe, sets or (), nproc, run_dir, new=new, live=live)
+    for line in outcome.said:
+        print(line, file=stream)
+    if as_json:
+        print(outcome.to_json())
+    raise typer.Exit(outcome.exit)

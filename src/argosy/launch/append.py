@@ -1,0 +1,36 @@
+"""Append records to a JSON-lines file, so that a kill at any byte costs at most the record being written."""
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+
+def append_records(file: Path, records: Iterable[dict[str, Any]]) -> None:
+    """Write `records` at the end of `file` in one write, and wait until they are on storage."""
+    text = "".join(json.dumps(record, separators=(",", ":")) + "\n" for record in records)
+    handle = os.open(file, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        size = os.fstat(handle).st_size
+        if size and os.pread(handle, 1, size - 1) != b"\n":
+            text = "\n" + text  # somebody died in the middle of a line; keep ours whole
+        os.write(handle, text.encode())
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def read_records(file: Path) -> Iterator[dict[str, Any]]:
+    """The whole records of `file`, in order; torn lines are passed over, a missing file is empty."""
+    try:
+        lines = file.read_bytes().splitlines()
+    except FileNotFoundError:
+        return
+    for line in lines:
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(record, dict):
+            yield record

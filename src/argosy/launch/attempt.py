@@ -1,0 +1,129 @@
+"""One attempt's beginning and end, as the launcher records them.
+
+The launcher's journal file names the attempt's start and end; `paid.jsonl` says which devices were paid meanwhile.
+Under torchrun and srun there is no launcher, and rank 0's process does the same (:mod:`argosy.launch.inline`).
+"""
+
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any
+
+from argosy.errors import ArgosyError, Exit
+from argosy.journal.clock import mono_ns, process_start_ns
+from argosy.journal.schema import Header
+from argosy.journal.writer import Writer
+from argosy.launch.append import read_records
+from argosy.launch.devices import Slots
+from argosy.launch.paid import close_paid, declare_price, open_paid
+from argosy.launch.workers import Ended
+from argosy.layout.layout import Layout
+from argosy.recipe.schema import Recipe
+from argosy.registry.run_folder import RunFolder
+
+
+class Attempt:
+    """An open attempt. `exit`, `reason` and `signal` are what its end record will say; set them on the way."""
+
+    def __init__(self, run: RunFolder, number: int, slots: Slots, journal: Writer):
+        self.run = run
+        self.number = number
+        self.slots = slots
+        self.journal = journal
+        self.exit: Exit = Exit.NEEDS_PERSON
+        self.reason: str | None = None
+        """Why it ended: the workers' `stop_reason`, or what the launcher saw."""
+        self.signal: int | None = None
+        """The signal that killed the first worker to fail."""
+        self.failed_rank: int | None = None
+        """The first worker to fail."""
+
+    @contextmanager
+    def span(self, phys: str) -> Iterator[None]:
+        """Record that all devices of the attempt did `phys` meanwhile; a kill leaves the span open, not lost."""
+        span = {"id": self.journal.last_seq + 1, "p": phys, "t0": mono_ns(), "t1": None}
+        self.journal.put("span", span)
+        yield
+        self.journal.put("span", span | {"t1": mono_ns()})
+
+    def fail(self, ended: Ended) -> None:
+        """Note that the attempt ends because of this worker."""
+        known = (Exit.USAGE, Exit.INPUT)
+        self.exit = next((code for code in known if code == ended.exit_code), Exit.NEEDS_PERSON)
+        self.signal = ended.signal
+        self.reason = f"rank {ended.rank} {ended.how}"
+        self.failed_rank = ended.rank
+
+
+@contextmanager
+def open_attempt(run: RunFolder, recipe: Recipe, layout: Layout, slots: Slots) -> Iterator[Attempt]:
+    """Claim the next attempt and pay for `slots` until the block is left, however it is left.
+
+    Records the header, start and end of the attempt, the price, the paid time and the plan. An exception ends the
+    attempt with that exception's exit code and text.
+    """
+    number = run.claim_attempt()
+    journal = Writer(run.agent_file(number, socket.gethostname()))
+    attempt = Attempt(run, number, slots, journal)
+    started_ns = open_paid(run, slots.names, process_start_ns(), hold=recipe.budget.hold == "reserved")
+    declare_price(run, recipe.budget)
+    header = Header.of_this_process(
+        run.info.id,
+        number,
+        rank=None,
+        world=layout.world_size,
+        device=None,
+        seed=recipe.run.seed,
+        sample_every=recipe.journal.sample_every,
+        layout=asdict(layout),
+    )
+    journal.put_all((("header", header.fields()), ("attempt", {"t": started_ns, "ph": "start"})))
+    _write_plan(attempt, layout)
+    try:
+        yield attempt
+    except BaseException as error:
+        attempt.exit = error.exit_code if isinstance(error, ArgosyError) else Exit.NEEDS_PERSON
+        attempt.reason = str(error) or type(error).__name__
+        raise
+    finally:
+        ended = {"exit": int(attempt.exit), "signal": attempt.signal, "reason": attempt.reason}
+        journal.put("attempt", {"t": mono_ns(), "ph": "end"} | {k: v for k, v in ended.items() if v is not None})
+        journal.close()
+        close_paid(run, slots.names)
+
+
+def last_end(run: RunFolder) -> dict[str, Any] | None:
+    """The end record of the run's newest attempt; None when there is none, or its launcher was killed."""
+    attempts = run.attempts()
+    if not attempts:
+        return None
+    ends = [
+        record
+        for file in sorted(run.attempt_folder(attempts[-1]).glob("agent-*.jsonl"))
+        for record in read_records(file)
+        if record.get("k") == "attempt" and record.get("ph") == "end"
+    ]
+    return ends[-1] if ends else None
+
+
+def stop_reason(run: RunFolder, attempt: int) -> str | None:
+    """What rank 0 decided as the reason to stop; None when it did not come to decide."""
+    reasons = [
+        record.get("reason")
+        for record in read_records(run.rank_file(attempt, 0))
+        if record.get("k") == "decision" and record.get("what") == "stop"
+    ]
+    return reasons[-1] if reasons else None
+
+
+def _write_plan(attempt: Attempt, layout: Layout) -> None:
+    plan = {
+        "schema": "argosy.plan/1",
+        "recipe_hash": attempt.run.info.recipe_hash,
+        "layout": asdict(layout),
+        "cluster": {"host": socket.gethostname(), "accelerator": attempt.slots.kind, "count": attempt.slots.count},
+        "predicted": {},
+    }
+    attempt.run.plan_file(attempt.number).write_text(json.dumps(plan, indent=2) + "\n", encoding="utf-8")

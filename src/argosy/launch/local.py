@@ -1,0 +1,190 @@
+"""`argosy train` on one machine: the agent that opens the run, starts its ranks, watches and closes the books."""
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from argosy.errors import Exit
+from argosy.launch.attempt import Attempt, last_end, open_attempt, stop_reason
+from argosy.launch.devices import Slots, resolve_slots
+from argosy.launch.live import LiveLine
+from argosy.launch.paid_before import paid_before_ns
+from argosy.launch.preparation import prepare_data
+from argosy.launch.signals import StopSignals
+from argosy.launch.stop import clear_stop, request_stop
+from argosy.launch.workers import Workers, last_lines
+from argosy.layout.layout import Layout, check_batch, check_model
+from argosy.recipe.load import load_recipe
+from argosy.recipe.schema import Recipe
+from argosy.registry.run_folder import RunFolder
+
+WORKER = (sys.executable, "-m", "argosy.training.worker")
+GRACE_S = 5.0
+"""From SIGTERM to SIGKILL, for the ranks that are left when one failed."""
+LINGER_S = 60.0
+"""How long ranks may take to follow the first that ended well."""
+_LOOK_S = 0.5
+_LOG_LINES = 15
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one `argosy train`."""
+
+    run: Path
+    attempt: int | None
+    """None when nothing was started, since the run was finished."""
+    exit: Exit
+    reason: str | None
+    said: tuple[str, ...]
+    """For people: what happened and what to do next."""
+
+    def to_json(self) -> str:
+        """One line with stable keys."""
+        return json.dumps(
+            {
+                "schema": "argosy.train/1",
+                "run": str(self.run),
+                "attempt": self.attempt,
+                "exit": int(self.exit),
+                "stop_reason": self.reason,
+            }
+        )
+
+
+def train(
+    recipe_path: Path,
+    sets: Sequence[str] = (),
+    nproc: int | None = None,
+    run_dir: Path | None = None,
+    *,
+    new: bool = False,
+    live: LiveLine,
+    worker_command: Sequence[str] = WORKER,
+) -> Outcome:
+    """Train a recipe here until it ends or is stopped; start or continue the run in `run_dir` (``runs/NAME``).
+
+    Everything that can be wrong with recipe, layout and folder raises before a process starts. What happens after
+    that is in the outcome: DONE, START_AGAIN after a clean stop, or the code of the rank that failed.
+    """
+    recipe = load_recipe(recipe_path, sets)
+    slots = resolve_slots(recipe.run.device, nproc)
+    layout = Layout.from_recipe(recipe.layout, slots.count)
+    check_batch(layout, recipe.batch_sequences)
+    check_model(layout, recipe.model, recipe.data.sequence_length)
+
+    folder = run_dir or Path("runs", recipe.run.name)
+    folder = next_free(folder) if new else folder
+    if (folder / "run.json").exists():
+        run, was = RunFolder.open(folder), RunFolder.open(folder).recipe()
+    else:
+        run, was = RunFolder.create(folder, recipe), recipe
+    with run.lock():
+        run.continue_with(recipe)
+        end = last_end(run)
+        if end is not None and end["exit"] == Exit.DONE and was == recipe:
+            return _finished(run, end.get("reason"))
+        with StopSignals() as signals:
+            return _one_attempt(run, recipe, layout, slots, signals, live, worker_command)
+
+
+def next_free(folder: Path) -> Path:
+    """`folder` if no run is in it, else the first of ``folder-2``, ``folder-3``, … without one."""
+    candidate, number = folder, 1
+    while (candidate / "run.json").exists():
+        number += 1
+        candidate = folder.with_name(f"{folder.name}-{number}")
+    return candidate
+
+
+def _one_attempt(
+    run: RunFolder,
+    recipe: Recipe,
+    layout: Layout,
+    slots: Slots,
+    signals: StopSignals,
+    live: LiveLine,
+    worker_command: Sequence[str],
+) -> Outcome:
+    clear_stop(run)
+    paid_ns = paid_before_ns(run)
+    with open_attempt(run, recipe, layout, slots) as attempt, Workers() as workers:
+        live.say(f"{run.path}: attempt {attempt.number}, {slots.count} × {slots.kind}")
+        with attempt.span("startup.data_seek"):
+            ready = prepare_data(recipe, signals)
+        if not ready:
+            attempt.exit, attempt.reason = Exit.START_AGAIN, "asked to stop before training began"
+        else:
+            _start(workers, attempt, paid_ns, worker_command)
+            _watch(workers, attempt, signals, live)
+            live.close()
+    return Outcome(run.path, attempt.number, Exit(attempt.exit), attempt.reason, tuple(_advice(attempt)))
+
+
+def _start(workers: Workers, attempt: Attempt, paid_ns: int, command: Sequence[str]) -> None:
+    run, slots = attempt.run, attempt.slots
+    options = ("--run-dir", str(run.path), "--attempt", str(attempt.number), "--paid-before-ns", str(paid_ns))
+    for rank in range(slots.count):
+        env = {
+            "RANK": str(rank),
+            "WORLD_SIZE": str(slots.count),
+            "LOCAL_RANK": str(rank),
+            "OMP_NUM_THREADS": str(slots.threads_each),
+        }
+        workers.start(rank, [*command, *options], env, log_file(run, attempt.number, rank))
+
+
+def _watch(workers: Workers, attempt: Attempt, signals: StopSignals, live: LiveLine) -> None:
+    """Wait until all ranks have ended; when one fails, or does not follow the others, end the rest."""
+    asked, give_up = False, float("inf")
+    live.follow(attempt.run.path, attempt.number)
+    while workers.running:
+        ended = workers.wait(_LOOK_S, signals.fd)
+        signals.drain()
+        if signals.asked and not asked:
+            asked = True
+            request_stop(attempt.run, f"{signals.asked.name} to the launcher")
+            live.say("stopping at the next step, saving first; a second signal changes nothing")
+        live.update()
+        failed = [end for end in ended if end.exit_code not in (Exit.DONE, Exit.START_AGAIN)]
+        if failed:
+            attempt.fail(failed[0])
+            workers.terminate(GRACE_S)
+            return
+        if ended:
+            give_up = min(give_up, time.monotonic() + LINGER_S)
+        if time.monotonic() > give_up:
+            attempt.reason = f"ranks {workers.running} did not end within {LINGER_S:g} s of the first"
+            workers.terminate(GRACE_S)
+            return
+    codes = {end.exit_code for end in workers.ended}
+    attempt.exit = Exit.DONE if codes == {Exit.DONE} else Exit.START_AGAIN
+    attempt.reason = stop_reason(attempt.run, attempt.number)
+
+
+def log_file(run: RunFolder, attempt: int, rank: int) -> Path:
+    """Where a rank's stdout and stderr go."""
+    return run.attempt_folder(attempt) / f"rank-{rank}.log"
+
+
+def _finished(run: RunFolder, reason: str | None) -> Outcome:
+    because = f": {reason}" if reason else ""
+    said = (f"{run.path} is finished{because}", "to train the recipe once more in a folder of its own, add --new")
+    return Outcome(run.path, None, Exit.DONE, reason, said)
+
+
+def _advice(attempt: Attempt) -> list[str]:
+    run = attempt.run
+    if attempt.exit == Exit.DONE:
+        return [f"done: {attempt.reason or 'all ranks ended well'}", f"see  argosy report {run.path}"]
+    if attempt.exit == Exit.START_AGAIN:
+        return [f"stopped cleanly: {attempt.reason or 'as asked'}", "the same command continues it"]
+    said = [f"stopped: {attempt.reason}"]
+    failed = attempt.failed_rank
+    if failed is not None:
+        log = log_file(run, attempt.number, failed)
+        said += [f"last lines of {log}:", *(f"  {line}" for line in last_lines(log, _LOG_LINES))]
+    return [*said, "the same command continues from the last checkpoint"]

@@ -1,0 +1,14 @@
+"""What a run has been paid for so far: what its budget counts from."""
+
+from argosy.registry.run_folder import RunFolder
+
+
+def paid_before_ns(run: RunFolder) -> int:
+    """Paid time of all earlier attempts, summed over devices [ns]; attempts that were killed count up to their last
+    sign of life, as in the report."""
+    if not run.paid_file.exists():
+        return 0
+    from argosy.journal.reader import read_run  # not needed, and not loaded, by a run's first attempt
+    from argosy.ledger.books import keep_books
+
+    return keep_books(read_run(run.path), tolerant=True).paid_ns

@@ -1,0 +1,126 @@
+"""The processes of one attempt: started together, watched, and gone together.
+
+A worker never outlives its launcher (the kernel kills it when the launcher dies), has a process group of its own (a
+Ctrl-C in the terminal reaches only the launcher, which asks for a clean stop), and writes what it prints to a file.
+"""
+
+import ctypes
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How one worker ended."""
+
+    rank: int
+    exit_code: int | None
+    """None when a signal killed it."""
+    signal: int | None = None
+
+    @property
+    def how(self) -> str:
+        """For people: ``ended with exit code 70``, ``was killed by SIGKILL``."""
+        if self.signal is not None:
+            return f"was killed by {signal_name(self.signal)}"
+        return f"ended with exit code {self.exit_code}"
+
+
+class Workers:
+    """Running workers by rank. Use as a context manager: leaving it leaves no process behind."""
+
+    def __init__(self) -> None:
+        self._running: dict[int, subprocess.Popen[bytes]] = {}
+        self._pidfds: dict[int, int] = {}
+        self.ended: list[Ended] = []
+        """In the order in which the ends were seen."""
+
+    def __enter__(self) -> "Workers":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.terminate(grace_s=0)
+
+    @property
+    def running(self) -> list[int]:
+        """Ranks that still run."""
+        return sorted(self._running)
+
+    def start(self, rank: int, command: Sequence[str], env: Mapping[str, str], log: Path) -> None:
+        """Start one worker with `env` on top of the launcher's own; what it prints is appended to `log`."""
+        with log.open("ab") as stream:
+            process = subprocess.Popen(
+                command,
+                env=os.environ | env,
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+                process_group=0,
+                preexec_fn=_die_with(os.getpid()),
+            )
+        self._running[rank] = process
+        self._pidfds[rank] = os.pidfd_open(process.pid)
+
+    def wait(self, timeout_s: float, wake: int | None = None) -> list[Ended]:
+        """Workers that ended, as soon as one does; empty after `timeout_s` or when `wake` becomes readable.
+
+        Of several that ended together, those that a signal killed come first: the others mostly died of it.
+        """
+        poll = select.poll()
+        for descriptor in [*self._pidfds.values(), *([] if wake is None else [wake])]:
+            poll.register(descriptor, select.POLLIN)
+        poll.poll(max(0.0, timeout_s) * 1000)
+        ended = [self._reap(rank) for rank, process in list(self._running.items()) if process.poll() is not None]
+        ended.sort(key=lambda end: (end.signal is None, end.rank))
+        self.ended += ended
+        return ended
+
+    def terminate(self, grace_s: float) -> None:
+        """End all that still run: SIGTERM, and SIGKILL for who is there after `grace_s`; returns when all are gone."""
+        for number, limit_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, float("inf"))):
+            for process in self._running.values():
+                os.killpg(process.pid, number)
+            give_up = time.monotonic() + limit_s
+            while self._running and (left := give_up - time.monotonic()) > 0:
+                self.wait(min(left, 1.0))
+
+    def _reap(self, rank: int) -> Ended:
+        code = self._running.pop(rank).returncode
+        os.close(self._pidfds.pop(rank))
+        return Ended(rank, None, -code) if code < 0 else Ended(rank, code)
+
+
+def last_lines(log: Path, count: int) -> list[str]:
+    """The last `count` lines that a worker printed, from the last 64 KiB of its log."""
+    try:
+        with log.open("rb") as stream:
+            stream.seek(max(0, log.stat().st_size - 65_536))
+            return stream.read().decode(errors="replace").splitlines()[-count:]
+    except FileNotFoundError:
+        return []
+
+
+def signal_name(number: int) -> str:
+    """``SIGKILL`` for 9; ``signal 64`` for one without a name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _die_with(launcher: int) -> Callable[[], None]:
+    def in_the_child() -> None:
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != launcher:  # it died before the line above
+            os._exit(1)
+
+    return in_the_child
