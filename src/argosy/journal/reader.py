@@ -1,0 +1,274 @@
+"""Reads a run's journal into columns.
+
+Anything may have been killed at any byte: a line that does not parse is counted and passed over, a file without a
+header is reported, kinds and fields that are not known are kept. Nothing is judged here; the ledger judges.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from argosy.errors import InputError
+from argosy.journal.heartbeat import Beat, read_beat
+from argosy.journal.liveness import is_held
+from argosy.journal.phys import PHYS
+
+Row = dict[str, Any]
+Ints = NDArray[np.int64]
+OPEN = -1  # in Spans.t1
+
+
+@dataclass
+class Steps:
+    """The step records of a file in the order of their numbers; one row each."""
+
+    seq: Ints
+    step: Ints
+    visit: Ints
+    t0: Ints
+    t1: Ints
+    skipped: NDArray[np.bool_]
+    amounts: Ints
+    """[rows, columns] self times in ns; column i is `phys[i]` of the file's header."""
+    tokens: Ints
+    """[rows, 3] loss, context and pad tokens of the global batch."""
+    loss: NDArray[np.float64]
+    """Nats per token; nan where unknown. So are `grad_norm` and `lr`."""
+    grad_norm: NDArray[np.float64]
+    lr: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.seq)
+
+    @classmethod
+    def of(cls, rows: Sequence[Row]) -> "Steps":
+        def floats(key: str) -> NDArray[np.float64]:
+            return np.array([row.get(key) for row in rows], np.float64)  # None becomes nan
+
+        return cls(
+            seq=_column(rows, "q"),
+            step=_column(rows, "s"),
+            visit=_column(rows, "v"),
+            t0=_column(rows, "t0"),
+            t1=_column(rows, "t1"),
+            skipped=_column(rows, "x").astype(bool),
+            amounts=_matrix([row.get("a", ()) for row in rows]),
+            tokens=_matrix([row.get("n", ()) for row in rows], 3),
+            loss=floats("l"),
+            grad_norm=floats("g"),
+            lr=floats("r"),
+        )
+
+
+@dataclass
+class Spans:
+    """The spans of a file, each once, in the order in which they were opened."""
+
+    seq: Ints
+    t0: Ints
+    t1: Ints
+    """`OPEN` where no record says when it ended."""
+    depth: Ints
+    phys: Ints
+    """Index into `names`."""
+    names: tuple[str, ...]
+    nested_rows: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    """Rows that have self times of phases inside..."""
+    nested: Ints = field(default_factory=lambda: np.zeros((0, 0), np.int64))
+    """...and these times, columns by the header's `phys`."""
+
+    def __len__(self) -> int:
+        return len(self.seq)
+
+    @classmethod
+    def of(cls, rows: Sequence[Row]) -> "Spans":
+        merged: dict[int, Row] = {}
+        for row in rows:
+            known = merged.setdefault(row["id"], row)
+            if known is not row:
+                merged[row["id"]] = row | {"q": known["q"]}
+        rows = list(merged.values())
+        names: dict[str, int] = {}
+        phys = [names.setdefault(row["p"], len(names)) for row in rows]
+        nested = [index for index, row in enumerate(rows) if row.get("a")]
+        return cls(
+            seq=_column(rows, "q"),
+            t0=_column(rows, "t0"),
+            t1=np.array([OPEN if row.get("t1") is None else row["t1"] for row in rows], np.int64),
+            depth=_column(rows, "d"),
+            phys=np.array(phys, np.int64),
+            names=tuple(names),
+            nested_rows=np.array(nested, np.int64),
+            nested=_matrix([rows[index]["a"] for index in nested]),
+        )
+
+
+@dataclass
+class JournalFile:
+    """One rank's or one agent's file."""
+
+    name: str
+    header: Row
+    steps: Steps
+    spans: Spans
+    events: list[Row]
+    """All other records in order: ckpt, restore, attempt, eval, data, coll, decision, and kinds not known."""
+    first_ns: int
+    last_ns: int
+    """The latest stamp in the file, on the host's monotonic clock."""
+    last_seq: int
+    torn_lines: int = 0
+    torn_end: bool = False
+    """The last line is damaged: the writer was killed inside a write, or the file was cut."""
+
+    @property
+    def phys(self) -> tuple[str, ...]:
+        return tuple(self.header.get("phys") or PHYS)
+
+    @property
+    def attempt(self) -> int:
+        return int(self.header["attempt"])
+
+    @property
+    def rank(self) -> int | None:
+        """None for an agent's file."""
+        return self.header["rank"]
+
+    def of_kind(self, kind: str) -> Iterator[Row]:
+        """The records of one kind, in order."""
+        return (row for row in self.events if row.get("k") == kind)
+
+    @property
+    def closed_ns(self) -> int | None:
+        """When the writer ended in order."""
+        return next((row["t"] for row in self.of_kind("close")), None)
+
+
+@dataclass
+class Journal:
+    """Everything that a run has written about its time."""
+
+    path: Path
+    run: str
+    ranks: list[JournalFile]
+    """By attempt and rank."""
+    agents: list[JournalFile]
+    paid: list[Row]
+    prices: list[Row]
+    beats: dict[tuple[int, int], Beat]
+    """By attempt and rank."""
+    live: bool = False
+    """A process holds the run's lock."""
+    headless: list[str] = field(default_factory=list)
+    """Files whose header could not be read; they say nothing."""
+    decisions: list[Row] = field(default_factory=list)
+
+    @property
+    def files(self) -> list[JournalFile]:
+        return [*self.agents, *self.ranks]
+
+
+def read_run(path: Path) -> Journal:
+    """The journal of the run in folder `path`. Raises InputError if there is none."""
+    if not (path / "events").is_dir():
+        raise InputError("is no run folder: it has no events/", where=str(path), do="name the folder of a run")
+    ranks, agents, headless = [], [], []
+    for file in sorted((path / "events").glob("attempt-*/*.jsonl")):
+        content = read_file(file, name=str(file.relative_to(path)))
+        if content is None:
+            headless.append(str(file.relative_to(path)))
+        elif content.rank is None:
+            agents.append(content)
+        else:
+            ranks.append(content)
+    ranks.sort(key=lambda file: (file.attempt, file.rank))
+    agents.sort(key=lambda file: (file.attempt, file.name))
+    beats = [beat for page in (path / "heartbeat").glob("*") if (beat := read_beat(page))]
+    return Journal(
+        path=path,
+        run=next((file.header["run"] for file in (*agents, *ranks)), path.name),
+        ranks=ranks,
+        agents=agents,
+        paid=read_rows(path / "paid.jsonl"),
+        prices=read_rows(path / "price.jsonl"),
+        beats={(beat.attempt, beat.rank): beat for beat in beats},
+        live=is_held(path / "lock"),
+        headless=headless,
+        decisions=read_rows(path / "decisions.jsonl"),
+    )
+
+
+def read_rows(file: Path) -> list[Row]:
+    """The readable lines of a JSONL file; none if it does not exist."""
+    return _parse(file.read_bytes())[0] if file.exists() else []
+
+
+def read_file(file: Path, name: str = "") -> JournalFile | None:
+    """One journal file, or None if its header is damaged or not there yet."""
+    rows, torn_lines, torn_end = _parse(file.read_bytes())
+    return collect(rows, name or str(file), torn_lines=torn_lines, torn_end=torn_end)
+
+
+def collect(rows: Iterable[Row], name: str = "", *, torn_lines: int = 0, torn_end: bool = False) -> JournalFile | None:
+    """Sort the records of one file into columns; None without a header. Their order does not matter."""
+    ordered = sorted((row for row in rows if isinstance(row.get("q"), int)), key=lambda row: row["q"])
+    header: Row | None = None
+    steps, spans, events = [], [], []
+    for row in ordered:
+        kind = row.get("k")
+        if kind == "step":
+            steps.append(row)
+        elif kind == "span":
+            spans.append(row)
+        elif kind == "header":
+            header = header or row
+        else:
+            events.append(row)
+    if header is None:
+        return None
+    stamps = [stamp for row in ordered if (stamp := row.get("t1") or row.get("t") or row.get("t0"))]
+    return JournalFile(
+        name=name,
+        header=header,
+        steps=Steps.of(steps),
+        spans=Spans.of(spans),
+        events=events,
+        first_ns=header["t"],
+        last_ns=max(stamps),
+        last_seq=ordered[-1]["q"],
+        torn_lines=torn_lines,
+        torn_end=torn_end,
+    )
+
+
+def _parse(content: bytes) -> tuple[list[Row], int, bool]:
+    """Rows, number of damaged lines, and whether the last line is one of them."""
+    whole, _, tail = content.rpartition(b"\n")
+    lines = whole.split(b"\n") if whole else []
+    try:
+        rows = orjson.loads(b"[%b]" % b",".join(lines))  # one call for a file without damage
+        damaged = 0
+    except orjson.JSONDecodeError:
+        rows, damaged = [], 0
+        for line in lines:
+            try:
+                rows.append(orjson.loads(line))
+            except orjson.JSONDecodeError:
+                damaged += bool(line)
+    good = [row for row in rows if isinstance(row, dict)]
+    return good, damaged + len(rows) - len(good) + bool(tail), bool(tail)
+
+
+def _column(rows: Sequence[Row], key: str) -> Ints:
+    return np.array([row.get(key, 0) for row in rows], np.int64)
+
+
+def _matrix(lists: Sequence[Sequence[int]], width: int | None = None) -> Ints:
+    """Rows of different lengths, filled up with zeros."""
+    width = max(map(len, lists), default=0) if width is None else width
+    return np.array([(*row, *(0,) * (width - len(row))) for row in lists], np.int64).reshape(len(lists), width)
