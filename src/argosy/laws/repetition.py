@@ -53,6 +53,6 @@ MUENNIGHOFF = RepetitionLaw(
         source=Source("Muennighoff et al.", 2023, "arXiv 2305.16264, appendix A", "C4; both exponents tied"),
     ),
     data_half_life=15.387756,
-    parameter_half_life=5.309743,
+    parameter_half_life=5.31,
     source=Source("Muennighoff et al.", 2023, "arXiv 2305.16264", "absolute loss on their released points is 10 % low"),
 )
