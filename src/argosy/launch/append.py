@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +19,3 @@ def append_records(file: Path, records: Iterable[dict[str, Any]]) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def read_records(file: Path) -> Iterator[dict[str, Any]]:
-    """The whole records of `file`, in order; torn lines are passed over, a missing file is empty."""
-    try:
-        lines = file.read_bytes().splitlines()
-    except FileNotFoundError:
-        return
-    for line in lines:
-        try:
-            record = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(record, dict):
-            yield record

@@ -13,9 +13,9 @@ from typing import Any
 
 from argosy.errors import ArgosyError, Exit
 from argosy.journal.clock import mono_ns, process_start_ns
+from argosy.journal.reader import read_rows
 from argosy.journal.schema import Header
 from argosy.journal.writer import Writer
-from argosy.launch.append import read_records
 from argosy.launch.devices import Slots
 from argosy.launch.paid import close_paid, declare_price, open_paid
 from argosy.launch.workers import Ended
@@ -102,7 +102,7 @@ def last_end(run: RunFolder) -> dict[str, Any] | None:
     ends = [
         record
         for file in sorted(run.attempt_folder(attempts[-1]).glob("agent-*.jsonl"))
-        for record in read_records(file)
+        for record in read_rows(file)
         if record.get("k") == "attempt" and record.get("ph") == "end"
     ]
     return ends[-1] if ends else None
@@ -112,7 +112,7 @@ def stop_reason(run: RunFolder, attempt: int) -> str | None:
     """What rank 0 decided as the reason to stop; None when it did not come to decide."""
     reasons = [
         record.get("reason")
-        for record in read_records(run.rank_file(attempt, 0))
+        for record in read_rows(run.rank_file(attempt, 0))
         if record.get("k") == "decision" and record.get("what") == "stop"
     ]
     return reasons[-1] if reasons else None

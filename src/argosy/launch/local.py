@@ -15,15 +15,15 @@ from argosy.launch.paid_before import paid_before_ns
 from argosy.launch.preparation import prepare_data
 from argosy.launch.signals import StopSignals
 from argosy.launch.stop import clear_stop, request_stop
-from argosy.launch.workers import Workers, last_lines
+from argosy.launch.workers import LogFollower, Workers, last_lines
 from argosy.layout.layout import Layout, check_batch, check_model
 from argosy.recipe.load import load_recipe
 from argosy.recipe.schema import Recipe
 from argosy.registry.run_folder import RunFolder
 
 WORKER = (sys.executable, "-m", "argosy.training.worker")
-GRACE_S = 5.0
-"""From SIGTERM to SIGKILL, for the ranks that are left when one failed."""
+GRACE_S = 1.0
+"""From SIGTERM to SIGKILL, for the ranks that are left when one failed: they cannot save without it."""
 LINGER_S = 60.0
 """How long ranks may take to follow the first that ended well."""
 _LOOK_S = 0.5
@@ -114,19 +114,24 @@ def _one_attempt(
     with open_attempt(run, recipe, layout, slots) as attempt, Workers() as workers:
         live.say(f"{run.path}: attempt {attempt.number}, {slots.count} × {slots.kind}")
         with attempt.span("startup.data_seek"):
-            ready = prepare_data(recipe, signals)
-        if not ready:
+            data_folder = prepare_data(recipe, signals)
+        if data_folder is None:
             attempt.exit, attempt.reason = Exit.START_AGAIN, "asked to stop before training began"
         else:
-            _start(workers, attempt, paid_ns, worker_command)
+            options = {
+                "--run-dir": run.path,
+                "--attempt": attempt.number,
+                "--paid-before-ns": paid_ns,
+                "--data-folder": data_folder,
+            }
+            _start(workers, attempt, [*worker_command, *(str(word) for pair in options.items() for word in pair)])
             _watch(workers, attempt, signals, live)
             live.close()
     return Outcome(run.path, attempt.number, Exit(attempt.exit), attempt.reason, tuple(_advice(attempt)))
 
 
-def _start(workers: Workers, attempt: Attempt, paid_ns: int, command: Sequence[str]) -> None:
-    run, slots = attempt.run, attempt.slots
-    options = ("--run-dir", str(run.path), "--attempt", str(attempt.number), "--paid-before-ns", str(paid_ns))
+def _start(workers: Workers, attempt: Attempt, command: Sequence[str]) -> None:
+    slots = attempt.slots
     for rank in range(slots.count):
         env = {
             "RANK": str(rank),
@@ -134,13 +139,14 @@ def _start(workers: Workers, attempt: Attempt, paid_ns: int, command: Sequence[s
             "LOCAL_RANK": str(rank),
             "OMP_NUM_THREADS": str(slots.threads_each),
         }
-        workers.start(rank, [*command, *options], env, log_file(run, attempt.number, rank))
+        workers.start(rank, command, env, log_file(attempt.run, attempt.number, rank))
 
 
 def _watch(workers: Workers, attempt: Attempt, signals: StopSignals, live: LiveLine) -> None:
     """Wait until all ranks have ended; when one fails, or does not follow the others, end the rest."""
     asked, give_up = False, float("inf")
     live.follow(attempt.run.path, attempt.number)
+    lead = LogFollower(log_file(attempt.run, attempt.number, 0))
     while workers.running:
         ended = workers.wait(_LOOK_S, signals.fd)
         signals.drain()
@@ -148,12 +154,14 @@ def _watch(workers: Workers, attempt: Attempt, signals: StopSignals, live: LiveL
             asked = True
             request_stop(attempt.run, f"{signals.asked.name} to the launcher")
             live.say("stopping at the next step, saving first; a second signal changes nothing")
-        live.update()
         failed = [end for end in ended if end.exit_code not in (Exit.DONE, Exit.START_AGAIN)]
         if failed:
             attempt.fail(failed[0])
             workers.terminate(GRACE_S)
             return
+        for line in lead.new_lines():  # rank 0 speaks for all
+            live.say(line)
+        live.update()
         if ended:
             give_up = min(give_up, time.monotonic() + LINGER_S)
         if time.monotonic() > give_up:

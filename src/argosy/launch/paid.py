@@ -9,8 +9,9 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from argosy.journal.clock import boot_id
-from argosy.launch.append import append_records, read_records
+from argosy.journal.clock import boot_id, mono_ns
+from argosy.journal.reader import read_rows
+from argosy.launch.append import append_records
 from argosy.recipe.schema import BudgetTable
 from argosy.registry.run_folder import RunFolder
 
@@ -25,7 +26,7 @@ def open_paid(run: RunFolder, devices: Sequence[str], start_ns: int, *, hold: bo
     boot, host = boot_id(), socket.gethostname()
     last = {device: record for device in devices if (record := _last_record(run, device, host))}
     if any(record["ph"] == "open" for record in last.values()):
-        start_ns = time.monotonic_ns()
+        start_ns = mono_ns()
     ends_ns = {device: _on_this_boot_ns(record, boot) for device, record in last.items()}
     start_ns = max([start_ns, *ends_ns.values()])
     records = []
@@ -40,14 +41,14 @@ def open_paid(run: RunFolder, devices: Sequence[str], start_ns: int, *, hold: bo
 
 def close_paid(run: RunFolder, devices: Sequence[str]) -> None:
     """End the paid time of `devices` now."""
-    now_ns = time.monotonic_ns()
+    now_ns = mono_ns()
     append_records(run.paid_file, [_record(device, "close", now_ns, "allocated") for device in devices])
 
 
 def declare_price(run: RunFolder, budget: BudgetTable) -> None:
     """Write the recipe's price if it is not the one in force: from the beginning if it is the first, else from now."""
     price = {"amount": str(budget.price_per_device_hour), "per": "hour", "currency": budget.currency}
-    known = [record for record in read_records(run.price_file) if record.get("dev") == "*"]
+    known = [record for record in read_rows(run.price_file) if record.get("dev") == "*"]
     if known and {key: known[-1].get(key) for key in price} == price:
         return
     from_wall = time.time_ns() if known else None
@@ -62,7 +63,7 @@ def _record(device: str, phase: str, at_ns: int, state: str) -> dict[str, Any]:
         "boot_id": boot_id(),
         "ph": phase,
         "t": at_ns,
-        "wall": time.time_ns() - (time.monotonic_ns() - at_ns),
+        "wall": time.time_ns() - (mono_ns() - at_ns),
         "basis": "self_declared",
         "state": state,
     }
@@ -70,7 +71,7 @@ def _record(device: str, phase: str, at_ns: int, state: str) -> dict[str, Any]:
 
 def _last_record(run: RunFolder, device: str, host: str) -> dict[str, Any] | None:
     last = None
-    for record in read_records(run.paid_file):
+    for record in read_rows(run.paid_file):
         if record.get("ph") in ("open", "close") and record["dev"] == device and record["host"] == host:
             last = record
     return last
@@ -80,4 +81,4 @@ def _on_this_boot_ns(record: dict[str, Any], boot: str) -> int:
     """When `record` was written, on this boot's monotonic clock (negative if it was before the boot)."""
     if record["boot_id"] == boot:
         return int(record["t"])
-    return time.monotonic_ns() - max(0, time.time_ns() - int(record["wall"]))
+    return mono_ns() - max(0, time.time_ns() - int(record["wall"]))

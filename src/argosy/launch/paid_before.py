@@ -11,4 +11,6 @@ def paid_before_ns(run: RunFolder) -> int:
     from argosy.journal.reader import read_run  # not needed, and not loaded, by a run's first attempt
     from argosy.ledger.books import keep_books
 
-    return keep_books(read_run(run.path), tolerant=True).paid_ns
+    journal = read_run(run.path)
+    journal.live = False  # the lock that makes it look alive is the caller's
+    return keep_books(journal, tolerant=True).paid_ns

@@ -99,6 +99,22 @@ class Workers:
         return Ended(rank, None, -code) if code < 0 else Ended(rank, code)
 
 
+class LogFollower:
+    """The lines that a worker has added to its log since the last look."""
+
+    def __init__(self, log: Path):
+        self._log = log
+        self._read_bytes = 0
+
+    def new_lines(self) -> list[str]:
+        """Whole lines only; a line that is still being written comes next time."""
+        with self._log.open("rb") as stream:
+            stream.seek(self._read_bytes)
+            whole = stream.read().rpartition(b"\n")
+        self._read_bytes += len(whole[0]) + len(whole[1])
+        return whole[0].decode(errors="replace").splitlines()
+
+
 def last_lines(log: Path, count: int) -> list[str]:
     """The last `count` lines that a worker printed, from the last 64 KiB of its log."""
     try:
