@@ -1,8 +1,10 @@
 """Causal self-attention with grouped key/value heads."""
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from argosy.models import cpu
 from argosy.models.linear import Linear
 from argosy.models.norm import RMSNorm
 from argosy.models.rope import rotate
@@ -34,6 +36,13 @@ class Attention(nn.Module):
         v = self.v(x).unflatten(-1, (-1, self.head_dim))
         if rotation is not None:
             q, k = rotate(q, *rotation), rotate(k, *rotation)
-        q, k, v = (t.transpose(1, 2) for t in (q, k, v))
-        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=q.size(1) != k.size(1))
-        return self.o(mixed.transpose(1, 2).flatten(2))
+        return self.o(_causal_attention(q, k, v).flatten(2))
+
+
+def _causal_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """q [B, S, heads, head_dim] against k and v [B, S, kv_heads, head_dim] to the shape of q."""
+    if q.dtype == torch.bfloat16 and cpu.applies(q):
+        return cpu.causal_attention(q, k, v)
+    grouped = q.size(2) != k.size(2)
+    q, k, v = (t.transpose(1, 2) for t in (q, k, v))
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=grouped).transpose(1, 2)

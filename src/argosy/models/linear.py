@@ -3,6 +3,8 @@
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from argosy.models import cpu
+
 
 class Linear(nn.Linear):
     """x @ weight.T + bias in the dtype of x.
@@ -12,5 +14,6 @@ class Linear(nn.Linear):
     """
 
     def forward(self, x: Tensor) -> Tensor:
+        weight = self.weight.to(x.dtype)
         bias = None if self.bias is None else self.bias.to(x.dtype)
-        return F.linear(x, self.weight.to(x.dtype), bias)
+        return cpu.linear(x, weight, bias) if cpu.applies(x) else F.linear(x, weight, bias)

@@ -4,6 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from argosy.models import cpu
 from argosy.recipe.schema import ModelTable
 
 
@@ -16,7 +17,10 @@ class RMSNorm(nn.Module):
         self.weight = nn.Parameter(torch.ones(size))
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.rms_norm(x, self.weight.shape, self.weight.to(x.dtype), self.eps)
+        weight = self.weight.to(x.dtype)
+        if cpu.applies(x):
+            return cpu.rms_norm(x, weight, self.eps)
+        return F.rms_norm(x, weight.shape, weight, self.eps)
 
 
 class LayerNorm(nn.Module):

@@ -20,7 +20,7 @@ def _all_reduce(tensor: Tensor, op: dist.ReduceOp.RedOpType, group: dist.Process
 
 
 def global_norm(parameters: Iterable[Tensor], p: float = 2.0, all_reduce: AllReduce = _all_reduce) -> Tensor:
-    """p-norm (0 < p <= inf) of the gradients of `parameters` as one vector: a scalar of at least fp32, equal on all ranks.
+    """p-norm (0 < p <= inf) of all gradients of `parameters` as one vector: an fp32 scalar, equal on all ranks.
 
     Each gradient counts once: shards are added over the axes of their mesh that split them, copies are not.
     One reduction is made for each different set of such axes. `all_reduce` lets the caller time them.

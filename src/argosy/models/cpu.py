@@ -1,0 +1,151 @@
+"""Operations that PyTorch has slow or in pieces on a CPU; each is equal to the plain formula it stands for.
+
+The layers use them when :func:`applies`, and the plain PyTorch operation else: a GPU and a compiler fuse
+better than this, and DTensor knows how to split only the plain ones.
+"""
+
+import math
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.distributed.tensor import DTensor
+
+_QUERY_BLOCK = 128
+"""Queries that are scored together: smaller skips more of the future, larger makes better products."""
+
+
+def applies(x: Tensor) -> bool:
+    """Whether `x` lives on a CPU, undivided, outside of a compiler."""
+    return x.device.type == "cpu" and not torch.compiler.is_compiling() and not isinstance(x, DTensor)
+
+
+def product(x: Tensor, weight: Tensor) -> Tensor:
+    """x @ weight.T without gradient: x [T, K], weight [N, K] to [T, N]; either may be a transposed view.
+
+    In fp32 PyTorch asks MKL, which leaves half the vector width of a CPU of another maker unused. oneDNN,
+    which it asks in bf16, does not: on a Zen 5 core 226 GFLOP/s against 98.
+    """
+    if x.dtype == torch.float32 and _has_onednn_linear():
+        return torch.ops.mkldnn._linear_pointwise(x, weight, None, "none", [], "")
+    return x @ weight.T
+
+
+def _has_onednn_linear() -> bool:
+    return torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+
+
+class _Linear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        return product(x.reshape(-1, x.size(-1)), weight).view(*x.shape[:-1], len(weight))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        x, weight = ctx.saved_tensors
+        flat = grad.reshape(-1, grad.size(-1))
+        x_grad = product(flat, weight.T).view_as(x) if ctx.needs_input_grad[0] else None
+        weight_grad = product(flat.T, x.reshape(-1, x.size(-1)).T) if ctx.needs_input_grad[1] else None
+        return x_grad, weight_grad
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """F.linear; x [..., K], weight [N, K], bias [N]."""
+    if x.dtype != torch.float32:
+        return F.linear(x, weight, bias)
+    out = _Linear.apply(x, weight)
+    return out if bias is None else out + bias
+
+
+class _RMSNorm(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, eps: float) -> Tensor:
+        wide = x.to(torch.promote_types(x.dtype, torch.float32))
+        norm = torch.linalg.vector_norm(wide, dim=-1, keepdim=True)
+        scale = norm.square_().div_(x.size(-1)).add_(eps).rsqrt_()
+        ctx.save_for_backward(x, weight, scale)
+        return (wide * scale).mul_(weight.to(wide.dtype)).to(x.dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
+        x, weight, scale = ctx.saved_tensors
+        normed = x * scale  # wide, as scale is
+        wide_weight = weight.to(scale.dtype)
+        by_element = grad * normed
+        weight_grad = by_element.flatten(0, -2).sum(0).to(weight.dtype)
+        along = (by_element @ wide_weight).div_(x.size(-1)).unsqueeze_(-1)
+        x_grad = (grad * wide_weight).addcmul_(normed, along, value=-1).mul_(scale)
+        return x_grad.to(x.dtype), weight_grad, None
+
+
+def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """F.rms_norm over the last dim, whose backward PyTorch composes of a dozen passes over memory."""
+    return _RMSNorm.apply(x, weight, eps)
+
+
+class _CausalAttention(torch.autograd.Function):
+    """Softmax attention by blocks of queries, each against the keys up to its own end.
+
+    Heads of one key/value group are extra rows of the same product: with G = heads / kv_heads,
+    q and o are [B · kv_heads, S · G, head_dim], k and v are [B · kv_heads, S, head_dim].
+    """
+
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        out = torch.empty_like(q)
+        for rows, end, mask in _blocks(q, k):
+            out[:, rows] = _probabilities(q[:, rows], k[:, :end], mask) @ v[:, :end]
+        ctx.save_for_backward(q, k, v)
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        q, k, v = ctx.saved_tensors
+        wide = torch.promote_types(q.dtype, torch.float32)  # many blocks add to the same key
+        q_grad, k_grad, v_grad = torch.empty_like(q), torch.zeros_like(k, dtype=wide), torch.zeros_like(v, dtype=wide)
+        for rows, end, mask in _blocks(q, k):
+            p = _probabilities(q[:, rows], k[:, :end], mask)
+            v_grad[:, :end] += p.mT @ grad[:, rows]
+            p_grad = grad[:, rows] @ v[:, :end].mT
+            score_grad = torch._softmax_backward_data(p_grad, p, -1, p.dtype).mul_(q.size(-1) ** -0.5)
+            q_grad[:, rows] = score_grad @ k[:, :end]
+            k_grad[:, :end] += score_grad.mT @ q[:, rows]
+        return q_grad, k_grad.to(k.dtype), v_grad.to(v.dtype)
+
+
+def _probabilities(q: Tensor, k: Tensor, mask: Tensor) -> Tensor:
+    scores = torch.baddbmm(mask.expand(len(q), -1, -1), q, k.mT, alpha=q.size(-1) ** -0.5)
+    return torch.softmax(scores, dim=-1)
+
+
+def _blocks(q: Tensor, k: Tensor) -> list[tuple[slice, int, Tensor]]:
+    """Row range of q, number of keys, and additive mask [rows, keys] of each block."""
+    length = k.size(1)
+    group = q.size(1) // length
+    blocks = []
+    for start in range(0, length, _QUERY_BLOCK):
+        end = min(start + _QUERY_BLOCK, length)
+        future = torch.full((end - start, end), -math.inf, dtype=q.dtype, device=q.device).triu_(start + 1)
+        blocks.append((slice(start * group, end * group), end, future.repeat_interleave(group, dim=0)))
+    return blocks
+
+
+def causal_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Causal scaled dot-product attention; q [B, S, heads, head_dim], k and v [B, S, kv_heads, head_dim].
+
+    Unlike the CPU kernel of PyTorch 2.13 it computes no block that lies in the future, and in bf16 it multiplies
+    with the bf16 instructions. Scores are rounded to the dtype of q, their softmax is computed in fp32.
+    """
+    batch, length, heads, head_dim = q.shape
+    kv_heads = k.size(2)
+    group = heads // kv_heads
+    q = q.view(batch, length, kv_heads, group, head_dim).transpose(1, 2).reshape(batch * kv_heads, -1, head_dim)
+    k, v = (t.transpose(1, 2).reshape(batch * kv_heads, length, head_dim) for t in (k, v))
+    out = _CausalAttention.apply(q, k, v).view(batch, kv_heads, length, group, head_dim)
+    return out.transpose(1, 2).reshape(batch, length, heads, head_dim)
