@@ -7,7 +7,12 @@ from typing import Annotated
 import typer
 
 
-def train(
+def register(app: typer.Typer) -> None:
+    """Add the command to `app`."""
+    app.command("train")(_train)
+
+
+def _train(
     recipe: Annotated[Path, typer.Argument(help="Recipe file (TOML).", show_default=False)],
     nproc: Annotated[
         int | None, typer.Option(help="Processes to start.", show_default="all GPUs, else 1", min=1)
@@ -21,16 +26,17 @@ def train(
 ) -> None:
     """Train a recipe; the same command continues a run that was stopped or killed.
 
-    Example: argosy train recipes/quickstart.toml --nproc 2
+    \b
+    Example:
+      argosy train recipes/quickstart.toml --nproc 2
     """
     from argosy.launch.live import LiveLine
-    from argosy.launch.local import train as run_training
+    from argosy.launch.local import train
 
-    stream = sys.stderr if as_json else sys.stdout
-    live = LiveLine(stream)
-    outcome = run_training(recipe, sets or (), nproc, run_dir, new=new, live=live)
+    live = LiveLine(sys.stderr if as_json else sys.stdout)
+    outcome = train(recipe, sets or (), nproc, run_dir, new=new, live=live)
     for line in outcome.said:
-        print(line, file=stream)
+        live.say(line)
     if as_json:
         print(outcome.to_json())
     raise typer.Exit(outcome.exit)

@@ -14,7 +14,7 @@ from argosy.launch.live import LiveLine
 from argosy.launch.paid_before import paid_before_ns
 from argosy.launch.preparation import prepare_data
 from argosy.launch.signals import StopSignals
-from argosy.launch.stop import clear_stop, request_stop
+from argosy.launch.stop import clear_stop, newest_checkpoint, request_stop
 from argosy.launch.workers import LogFollower, Workers, last_lines
 from argosy.layout.layout import Layout, check_batch, check_model
 from argosy.recipe.load import load_recipe
@@ -195,4 +195,5 @@ def _advice(attempt: Attempt) -> list[str]:
     if failed is not None:
         log = log_file(run, attempt.number, failed)
         said += [f"last lines of {log}:", *(f"  {line}" for line in last_lines(log, _LOG_LINES))]
-    return [*said, "the same command continues from the last checkpoint"]
+    checkpoint = newest_checkpoint(run)
+    return [*said, f"the same command continues from {checkpoint}" if checkpoint else "no checkpoint was saved"]
