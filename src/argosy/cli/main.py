@@ -19,7 +19,7 @@ import typer
 from argosy import __version__
 from argosy.errors import ArgosyError, Exit
 
-COMMANDS = ("recipe",)
+COMMANDS = ("recipe", "train", "stop")
 
 # Which package click's errors live in depends on the version of typer; their place below BadParameter does not.
 _WrongUsage: Any
@@ -63,9 +63,7 @@ def main(arguments: list[str] | None = None) -> None:
     except ArgosyError as error:
         code = _complain(str(error), error.exit_code, debug)
     except _WrongUsage as error:
-        context = getattr(error, "ctx", None)
-        path = context.command_path if context else "argosy"
-        code = _complain(f"{path}: {error.format_message()} → see `{path} --help`", Exit.USAGE, debug)
+        code = _complain(_usage_line(error), Exit.USAGE, debug)
     except _ClickError as error:
         code = _complain(error.format_message(), Exit.INPUT, debug)
     except (KeyboardInterrupt, typer.Abort):
@@ -75,6 +73,13 @@ def main(arguments: list[str] | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = Exit.DONE
     sys.exit(code or Exit.DONE)
+
+
+def _usage_line(error: Any) -> str:
+    """What was wrong with the words of a command; a group that was called without any has printed its help."""
+    path = error.ctx.command_path if error.ctx else "argosy"
+    message = error.format_message().rstrip(".") or "names no command"
+    return f"{path}: {message} → see `{path} --help`"
 
 
 def _take_debug(words: list[str]) -> tuple[list[str], bool]:
