@@ -22,11 +22,9 @@ from argosy.registry.run_folder import Locked, RunFolder
 STAND_IN = Path(__file__).with_name("stand_in.py")
 
 
-def launch(
-    recipe: Path, folder: Path, *mode: str, nproc: int = 2, sets: tuple[str, ...] = (), new: bool = False
-) -> Outcome:
+def launch(recipe: Path, folder: Path, *mode: str, sets: tuple[str, ...] = (), new: bool = False) -> Outcome:
     worker = (sys.executable, "-IS", str(STAND_IN), *mode)
-    return train(recipe, sets, nproc, folder, new=new, live=LiveLine(None), worker_command=worker)
+    return train(recipe, sets, 2, folder, new=new, live=LiveLine(None), worker_command=worker)
 
 
 def attempt_end(run: Path, attempt: int = 1) -> dict:

@@ -1,9 +1,11 @@
 """Declared paid time: never overlapping, whole after a kill, priced once."""
 
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 
+from argosy.errors import StoppedError
 from argosy.journal.clock import mono_ns
 from argosy.journal.reader import read_rows
 from argosy.launch.append import append_records
@@ -49,8 +51,9 @@ def test_from_the_given_start_to_the_close(run):
 
 def test_a_launcher_that_follows_within_a_clock_tick_starts_where_the_last_one_ended(run):
     open_paid(run, DEVICES, mono_ns(), hold=False)
+    early = mono_ns()  # the kernel rounds a process's start down
     close_paid(run, DEVICES)
-    open_paid(run, DEVICES, mono_ns() - 10_000_000, hold=False)
+    open_paid(run, DEVICES, early, hold=False)
     first, second = intervals(run)
     assert second[1] == first[2]
 
@@ -87,6 +90,11 @@ def test_a_record_after_a_torn_one_stays_whole(run):
     run.paid_file.write_bytes(whole[:-20])  # killed while it wrote cpu:1's line
     append_records(run.paid_file, [{"k": "paid", "dev": "cpu:7"}])
     assert [row["dev"] for row in read_rows(run.paid_file)] == ["cpu:0", "cpu:7"]
+
+
+def test_a_place_that_cannot_be_written_is_named():
+    with pytest.raises(StoppedError, match=r"^/dev/full: cannot be written: No space left on device"):
+        append_records(Path("/dev/full"), [{"k": "paid"}])
 
 
 def test_the_price_is_written_when_it_changes(run):

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from argosy.errors import Exit
-from argosy.launch.attempt import Attempt, last_end, open_attempt, stop_reason
+from argosy.launch.attempt import Attempt, open_attempt, stop_reason
 from argosy.launch.devices import Slots, resolve_slots
 from argosy.launch.live import LiveLine
+from argosy.launch.opening import opened
 from argosy.launch.paid_before import paid_before_ns
 from argosy.launch.preparation import prepare_data
 from argosy.launch.signals import StopSignals
-from argosy.launch.stop import clear_stop, newest_checkpoint, request_stop
+from argosy.launch.stop import newest_checkpoint, request_stop
 from argosy.launch.workers import LogFollower, Workers, last_lines
 from argosy.layout.layout import Layout, check_batch, check_model
 from argosy.recipe.load import load_recipe
@@ -78,15 +79,9 @@ def train(
 
     folder = run_dir or Path("runs", recipe.run.name)
     folder = next_free(folder) if new else folder
-    if (folder / "run.json").exists():
-        run, was = RunFolder.open(folder), RunFolder.open(folder).recipe()
-    else:
-        run, was = RunFolder.create(folder, recipe), recipe
-    with run.lock():
-        run.continue_with(recipe)
-        end = last_end(run)
-        if end is not None and end["exit"] == Exit.DONE and was == recipe:
-            return _finished(run, end.get("reason"))
+    with opened(folder, recipe) as (run, finished):
+        if finished is not None:
+            return _finished(run, finished)
         with StopSignals() as signals:
             return _one_attempt(run, recipe, layout, slots, signals, live, worker_command)
 
@@ -109,7 +104,6 @@ def _one_attempt(
     live: LiveLine,
     worker_command: Sequence[str],
 ) -> Outcome:
-    clear_stop(run)
     paid_ns = paid_before_ns(run)
     with open_attempt(run, recipe, layout, slots) as attempt, Workers() as workers:
         live.say(f"{run.path}: attempt {attempt.number}, {slots.count} × {slots.kind}")
@@ -178,9 +172,8 @@ def log_file(run: RunFolder, attempt: int, rank: int) -> Path:
     return run.attempt_folder(attempt) / f"rank-{rank}.log"
 
 
-def _finished(run: RunFolder, reason: str | None) -> Outcome:
-    because = f": {reason}" if reason else ""
-    said = (f"{run.path} is finished{because}", "to train the recipe once more in a folder of its own, add --new")
+def _finished(run: RunFolder, reason: str) -> Outcome:
+    said = (f"{run.path} is finished: {reason}", "to train the recipe once more in a folder of its own, add --new")
     return Outcome(run.path, None, Exit.DONE, reason, said)
 
 
