@@ -23,12 +23,12 @@ def applies(x: Tensor) -> bool:
 
 
 def product(x: Tensor, weight: Tensor) -> Tensor:
-    """x @ weight.T without gradient: x [T, K], weight [N, K] to [T, N]; either may be a transposed view.
+    """x @ weight.T without gradient: x [T, K], weight [N, K] to [T, N], on any device; either may be a transposed view.
 
     In fp32 PyTorch asks MKL, which leaves half the vector width of a CPU of another maker unused. oneDNN,
     which it asks in bf16, does not: on a Zen 5 core 226 GFLOP/s against 98.
     """
-    if x.dtype == torch.float32 and _has_onednn_linear():
+    if x.dtype == torch.float32 and applies(x) and _has_onednn_linear():
         return torch.ops.mkldnn._linear_pointwise(x, weight, None, "none", [], "")
     return x @ weight.T
 
@@ -86,6 +86,32 @@ class _RMSNorm(torch.autograd.Function):
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     """F.rms_norm over the last dim, whose backward PyTorch composes of a dozen passes over memory."""
     return _RMSNorm.apply(x, weight, eps)
+
+
+class _Rotate(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        # Repeated over the heads, the tables' rows are as long as those of x: the inner loop is long too.
+        cos, sin = (table[:, None].expand(-1, x.size(2), -1).contiguous() for table in (cos, sin))
+        ctx.save_for_backward(cos, sin)
+        return (x * cos).addcmul_(swap_halves(x), sin)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        cos, sin = ctx.saved_tensors
+        return (grad * cos).addcmul_(swap_halves(grad), sin, value=-1), None, None
+
+
+def swap_halves(x: Tensor) -> Tensor:
+    """(first, second) to (second, first) in the last dim."""
+    first, second = x.chunk(2, dim=-1)
+    return torch.cat((second, first), dim=-1)
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """x · cos + swap_halves(x) · sin; x [B, S, heads, head_dim], cos and sin [S, head_dim] of a rotation."""
+    return _Rotate.apply(x, cos, sin)
 
 
 class _CausalAttention(torch.autograd.Function):

@@ -13,10 +13,16 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from argosy.models.cpu import product
+
 IGNORED = -100
 
-_CHUNK_ELEMENTS = 1 << 22
-"""Logits held at once; large enough that the matrix products run at full speed."""
+_CPU_ELEMENTS = 1 << 19
+"""Logits held at once on a CPU: they stay in its last-level cache from the first product to the last."""
+_GPU_ELEMENTS = 1 << 27
+"""Logits held at once on a GPU: 512 MiB in fp32, so that few and large products are launched."""
+_LEAST_ROWS = 128
+"""Tokens of a chunk at least, however large the vocabulary: fewer make slow products."""
 
 
 class LossSums(NamedTuple):
@@ -53,27 +59,27 @@ class _LinearCrossEntropy(torch.autograd.Function):
         log_partitions = torch.empty_like(losses)
         hidden_grad = torch.empty_like(hidden) if needs_grad else None
         weight_grad = torch.zeros_like(weight, dtype=wide) if needs_grad else None
+        minus_one = losses.new_full((1, 1), -1.0)
 
-        rows = max(1, _CHUNK_ELEMENTS // len(weight))
+        rows = _chunk_rows(weight)
         for start in range(0, len(hidden), rows):
             part = slice(start, start + rows)
-            logits = (hidden[part] @ weight.T).to(wide)  # [rows, V]
             target = targets[part, None]
-            log_p = torch.log_softmax(logits, dim=-1)
-            target_log_p = log_p.gather(1, target)
-            losses[part] = -target_log_p[:, 0]
-            log_partitions[part] = (logits.gather(1, target) - target_log_p)[:, 0]
+            logits = product(hidden[part], weight).to(wide)  # [rows, V]
+            p = torch.softmax(logits, dim=-1)
+            # The largest logit loses nothing where the target's own p may underflow.
+            log_partition = logits.amax(-1, keepdim=True) - p.amax(-1, keepdim=True).log_()
+            loss = log_partition - logits.gather(1, target)
+            losses[part], log_partitions[part] = loss[:, 0], log_partition[:, 0]
             if hidden_grad is None or weight_grad is None:
                 continue
-            grad = log_p.exp_()
             if z_loss:
-                grad *= 1 + 2 * z_loss * log_partitions[part, None]
-            grad.scatter_add_(1, target, grad.new_full((), -1.0).expand_as(target))
-            grad = grad.to(weight.dtype)
-            # Rows without loss are dropped here, where they are D wide, not where they are V wide.
+                p *= 1 + 2 * z_loss * log_partition
+            grad = p.scatter_add_(1, target, minus_one.expand_as(target)).to(weight.dtype)
+            # Tokens without loss are dropped here, where they are D wide, not where they are V wide.
             keep = counted[part, None].to(hidden.dtype)
-            hidden_grad[part] = (grad @ weight) * keep
-            weight_grad += grad.T @ (hidden[part] * keep)
+            hidden_grad[part] = product(grad, weight.T).mul_(keep)
+            weight_grad += product(grad.T, (hidden[part] * keep).T)
 
         loss_sum = losses.where(counted, 0).sum()
         z_sum = z_loss * log_partitions.square().where(counted, 0).sum()
@@ -89,3 +95,8 @@ class _LinearCrossEntropy(torch.autograd.Function):
         hidden_grad, weight_grad = ctx.saved_tensors
         scale = grads[-1]
         return hidden_grad * scale.to(hidden_grad.dtype), (weight_grad * scale).to(ctx.weight_dtype), None, None, None
+
+
+def _chunk_rows(weight: Tensor) -> int:
+    elements = _CPU_ELEMENTS if weight.device.type == "cpu" else _GPU_ELEMENTS
+    return max(_LEAST_ROWS, elements // len(weight))

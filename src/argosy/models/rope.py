@@ -5,6 +5,8 @@ import math
 import torch
 from torch import Tensor
 
+from argosy.models import cpu
+from argosy.models.cpu import swap_halves
 from argosy.recipe.schema import ModelTable, RopeScaling
 
 
@@ -29,21 +31,22 @@ def scaled(plain: Tensor, scaling: RopeScaling) -> Tensor:
 
 
 def rotation_table(config: ModelTable, length: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Cosine and sine of every position: two tensors [length, head_dim / 2].
+    """Factors of x and of x with its halves swapped that turn a head: cos and ∓sin, two tensors [length, head_dim].
 
     Made anew in each forward (microseconds), so there is no buffer that meta-device construction could
     leave without contents. Angles are fp32; the table is in the compute dtype, like all that multiplies.
     """
     angles = torch.outer(torch.arange(length, dtype=torch.float32, device=device), frequencies(config, device))
-    return angles.cos().to(dtype), angles.sin().to(dtype)
+    cos, sin = angles.cos(), angles.sin()
+    return torch.cat((cos, cos), dim=-1).to(dtype), torch.cat((-sin, sin), dim=-1).to(dtype)
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Turns pair (x[i], x[i + head_dim/2]) of every head by its position's angle.
 
-    x is [B, S, heads, head_dim], cos and sin are [S, head_dim / 2]. Halves rather than neighbours form
-    a pair, as in the weights of Hugging Face.
+    x is [B, S, heads, head_dim], cos and sin are those of :func:`rotation_table`. Halves rather than
+    neighbours form a pair, as in the weights of Hugging Face.
     """
-    cos, sin = cos[:, None], sin[:, None]
-    first, second = x.chunk(2, dim=-1)
-    return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
+    if cpu.applies(x):
+        return cpu.rotate(x, cos, sin)
+    return x * cos[:, None] + swap_halves(x) * sin[:, None]
