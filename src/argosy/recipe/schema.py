@@ -219,6 +219,9 @@ class EvalTable(Table):
     tokens: int | None = knob(
         None, "run", "held-out tokens used by the evaluations in between; empty uses all", unit="tokens", ge=1
     )
+    final_tokens: int | None = knob(
+        None, "run", "held-out tokens used by the evaluation at the end; empty uses all", unit="tokens", ge=1
+    )
     stride_share: float = knob(
         1.0, "run", "new tokens per window ÷ sequence length: below 1 every token has context", gt=0, le=1
     )

@@ -1,0 +1,51 @@
+"""Evaluation on held-out text: nats per token and bits per byte."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+
+from argosy.data.windows import EvaluationWindows
+from argosy.models.decoder import Decoder
+from argosy.parallel.control import sum_over_ranks
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    loss: float
+    """Mean cross-entropy in nats per token."""
+    bits_per_byte: float
+    """Total cross-entropy in bits ÷ bytes of the predicted text: comparable over tokenizers and compressors."""
+    tokens: int
+    text_bytes: int
+    full: bool
+    """Whether all held-out text was used."""
+
+
+def evaluate(
+    model: Decoder,
+    windows: EvaluationWindows,
+    *,
+    batch_sequences: int,
+    data_rank: int,
+    data_ranks: int,
+    group: dist.ProcessGroup | None,
+    device: torch.device,
+) -> Evaluation:
+    """Evaluate on all ranks together; the same result on each."""
+    nats, tokens, text_bytes = 0.0, 0, 0
+    with torch.no_grad():
+        for batch in windows.batches(batch_sequences, data_rank, data_ranks):
+            sums = model(batch.tokens.to(device), batch.targets.to(device))
+            nats += float(sums.loss_sum)
+            tokens += batch.loss_tokens
+            text_bytes += batch.text_bytes or 0
+    nats, all_tokens, all_bytes = sum_over_ranks([nats, tokens, text_bytes], group)
+    return Evaluation(
+        loss=nats / all_tokens,
+        bits_per_byte=nats / math.log(2) / all_bytes,
+        tokens=int(all_tokens),
+        text_bytes=int(all_bytes),
+        full=windows.full,
+    )

@@ -1,0 +1,260 @@
+"""The training loop: paces data, compute, evaluation and saving, and knows no details of them."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch.optim import Optimizer
+
+from argosy.checkpoint.manifest import Manifest
+from argosy.checkpoint.save import SaveError, keep_only, save, saved_steps
+from argosy.checkpoint.state import Tree
+from argosy.data.batch import Batch
+from argosy.data.loader import Loader
+from argosy.data.windows import EvaluationWindows
+from argosy.errors import Exit
+from argosy.journal.recorder import Recording
+from argosy.optim.schedule import learning_rate
+from argosy.parallel.control import sum_over_ranks
+from argosy.parallel.program import Program
+from argosy.policy.action import Stop
+from argosy.policy.event import Evaluated, NonFiniteUpdate
+from argosy.policy.objective import ObjectivePolicy
+from argosy.policy.recovery import RecoveryPolicy
+from argosy.policy.retention import RetentionPolicy
+from argosy.recipe.schema import Recipe
+from argosy.training.evaluate import Evaluation, evaluate
+from argosy.training.phases import Phases
+from argosy.training.state import LoopState
+from argosy.training.steering import Agreement, Pace, Steering, Wish, agree
+from argosy.training.step import train_step
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """This rank's place."""
+
+    rank: int
+    data_rank: int
+    data_ranks: int
+    group: dist.ProcessGroup | None
+    """Control group of all ranks; None for a single one."""
+    device: torch.device
+
+    def total(self, values: list[float]) -> list[float]:
+        return sum_over_ranks(values, self.group)
+
+
+@dataclass
+class Trainer:
+    """Everything that a run of the loop needs, already built and loaded."""
+
+    recipe: Recipe
+    ranks: Ranks
+    program: Program
+    optimizer: Optimizer
+    loader: Loader
+    windows: EvaluationWindows
+    """Held-out text of the evaluations in between."""
+    final_windows: EvaluationWindows
+    """Held-out text of the evaluation at the end."""
+    state: LoopState
+    tree: Tree
+    manifest: Manifest
+    """Of this attempt; step and training state are filled in at each save."""
+    checkpoints: Path
+    steering: Steering
+    pace: Pace
+    recorder: Recording
+    phases: Phases
+    say: Say
+    committed_step: int = 0
+    _held_back: int = field(default=-1, init=False)
+    """Step of the last failed save: it is not tried again before the next step."""
+
+    def run(self) -> Stop:
+        """Train until a limit, a rule or a wish ends it. Saves before it returns; raises SaveError if it cannot."""
+        end = self._train()
+        self.recorder.event("decision", what="stop", reason=end.reason, exit=int(end.exit_code))
+        self._save(final=True)
+        if end.exit_code == Exit.DONE:
+            self._record(self._evaluate(self.final_windows))
+        return end
+
+    # -- steps ---------------------------------------------------------------------------------------
+
+    def _train(self) -> Stop:
+        while self.state.step < self.recipe.total_steps:
+            step = self.state.step
+            begin_s = time.monotonic()
+            with self.phases("data_wait", step):
+                batches = self._batches(step)
+            self.phases.batch(step, batches)
+            wish = self.steering.wish(step, max(self.committed_step, self._held_back))
+            agreed = agree(wish, _counts(batches), self.ranks.total)
+            if agreed.stop:
+                return self._common_stop(wish)
+            if agreed.save:
+                self._save()
+                begin_s = time.monotonic()
+            if stop := self._step(step, batches, agreed):
+                return stop
+            self.pace.step(time.monotonic() - begin_s)
+            every, done = self.recipe.eval.every_steps, self.state.step
+            if every and done % every == 0 and done < self.recipe.total_steps and (stop := self._look_at_objective()):
+                return stop
+        return Stop(Exit.DONE, f"objective.tokens: {self.state.step * self.recipe.batch.tokens} tokens trained")
+
+    def _step(self, step: int, batches: list[Batch], agreed: Agreement) -> Stop | None:
+        recipe, state = self.recipe, self.state
+        # The rate of a step is that at its middle: neither the first step nor the last is then wasted on 0.
+        seen = (step + 0.5) * recipe.batch.tokens
+        rate = learning_rate(recipe.schedule, recipe.optimizer.learning_rate, seen, recipe.objective.tokens)
+        result = train_step(
+            self.program,
+            self.optimizer,
+            batches,
+            step=step,
+            global_loss_tokens=agreed.loss_tokens,
+            learning_rate=rate,
+            clip_norm=recipe.optimizer.clip_norm,
+            z_loss=recipe.objective.z_loss,
+            device=self.ranks.device,
+            phases=self.phases,
+        )
+        loss = self.ranks.total([result.loss_sum])[0] / agreed.loss_tokens
+        state.step += 1
+        if result.applied:
+            state.loss_tokens += agreed.loss_tokens
+            state.skipped_in_row = 0
+        else:
+            state.skipped += 1
+            state.skipped_in_row += 1
+        self.recorder.end_step(
+            step,
+            loss_tokens=agreed.loss_tokens,
+            context_tokens=agreed.context_tokens,
+            pad_tokens=agreed.pad_tokens,
+            loss=loss,
+            grad_norm=result.grad_norm,
+            lr=rate,
+            skipped=not result.applied,
+        )
+        self.phases.step_end(step, loss)
+        if result.applied:
+            return None
+        action = RecoveryPolicy.from_recipe(recipe.resilience).decide(
+            self.steering.view(state.step, self.committed_step), NonFiniteUpdate(state.skipped_in_row)
+        )
+        return action if isinstance(action, Stop) else None
+
+    def _batches(self, step: int) -> list[Batch]:
+        size, share = self._micro_sequences, self._share
+        return [
+            self.loader.batch(step, self.ranks.data_rank, self.ranks.data_ranks, slice(start, min(start + size, share)))
+            for start in range(0, share, size)
+        ]
+
+    @property
+    def _share(self) -> int:
+        """Sequences of the global batch that this rank trains on."""
+        return self.recipe.batch_sequences // self.ranks.data_ranks
+
+    @property
+    def _micro_sequences(self) -> int:
+        return self.recipe.layout.micro_batch_sequences or self._share
+
+    def _common_stop(self, wish: Wish) -> Stop:
+        """One reason for all ranks: that of the first rank that wants to stop."""
+        if self.ranks.group is None:
+            assert wish.stop is not None
+            return wish.stop
+        stops: list[Stop | None] = [None] * dist.get_world_size(self.ranks.group)
+        dist.all_gather_object(stops, wish.stop, group=self.ranks.group)
+        return next(stop for stop in stops if stop is not None)
+
+    # -- evaluation ----------------------------------------------------------------------------------
+
+    def _look_at_objective(self) -> Stop | None:
+        found = self._evaluate(self.windows)
+        self._record(found)
+        self.state.eval_losses.append(found.loss)
+        action = ObjectivePolicy.from_recipe(self.recipe.objective).decide(
+            self.steering.view(self.state.step, self.committed_step), Evaluated(tuple(self.state.eval_losses))
+        )
+        return action if isinstance(action, Stop) else None
+
+    def _evaluate(self, windows: EvaluationWindows) -> Evaluation:
+        begin_s = time.monotonic()
+        with self.phases.window("eval", self.state.step):
+            found = evaluate(
+                self.program.model,
+                windows,
+                batch_sequences=self._micro_sequences,
+                data_rank=self.ranks.data_rank,
+                data_ranks=self.ranks.data_ranks,
+                group=self.ranks.group,
+                device=self.ranks.device,
+            )
+        self.pace.eval_s = time.monotonic() - begin_s
+        return found
+
+    def _record(self, found: Evaluation) -> None:
+        self.recorder.event(
+            "eval",
+            s=self.state.step,
+            loss=found.loss,
+            bpb=found.bits_per_byte,
+            tokens=found.tokens,
+            bytes=found.text_bytes,
+            full=found.full,
+        )
+
+    # -- checkpoints ---------------------------------------------------------------------------------
+
+    def _save(self, *, final: bool = False) -> None:
+        """Save the state after `state.step` updates, unless it is saved already.
+
+        A save that fails in mid-run is said and tried again after more steps; the `final` one raises.
+        """
+        step = self.state.step
+        if step == self.committed_step or step == 0:
+            return
+        begin_s = time.monotonic()
+        name = f"step-{step}"
+        with self.phases.window("ckpt_block", step):
+            self.recorder.event("ckpt", id=name, s=step, tier="storage", ph="start")
+            manifest = replace(self.manifest, step=step, training=self.state.to_dict(), created_wall_s=time.time())
+            try:
+                folder = save(self.checkpoints, self.tree, manifest, self.ranks.group)
+            except SaveError as error:
+                self.recorder.event("ckpt", id=name, s=step, tier="storage", ph="failed", why=error.what)
+                if final:
+                    raise
+                self._held_back = step
+                self.say(f"{error}; training goes on and tries again")
+                return
+            self.recorder.event("ckpt", id=name, s=step, tier="storage", ph="committed")
+            self.committed_step = step
+            if self.ranks.rank == 0:
+                keep_only(self.checkpoints, self._keep())
+        self.pace.save_s = time.monotonic() - begin_s
+        self.phases.saved(step, folder)
+
+    def _keep(self) -> list[int]:
+        steps = saved_steps(self.checkpoints)
+        surplus = RetentionPolicy.from_recipe(self.recipe.checkpoint).surplus(steps)
+        return [step for step in steps if step not in surplus]
+
+
+def _counts(batches: list[Batch]) -> tuple[int, int, int]:
+    return (
+        sum(batch.loss_tokens for batch in batches),
+        sum(batch.context_tokens for batch in batches),
+        sum(batch.pad_tokens for batch in batches),
+    )

@@ -1,0 +1,281 @@
+"""One rank of one attempt: find the others, build, load, train.
+
+Start-up is booked phase by phase; what happened before there was a journal (process start, imports) is backdated.
+"""
+
+import os
+import socket
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import orjson
+import torch
+import torch.distributed as dist
+
+from argosy import __version__
+from argosy.checkpoint.load import find_on_all_ranks, load, restore_rng
+from argosy.checkpoint.manifest import Manifest
+from argosy.checkpoint.state import Tree, state_tree
+from argosy.data.loader import Loader
+from argosy.data.prepare import Prepared, open_data, prepare
+from argosy.data.windows import EvaluationWindows
+from argosy.errors import Exit, UsageError
+from argosy.hardware.peaks import PeakCache
+from argosy.journal.heartbeat import HeartbeatPage
+from argosy.journal.recorder import Recorder
+from argosy.journal.schema import Header
+from argosy.layout.layout import Layout, check_batch, check_model
+from argosy.models.build import build
+from argosy.optim.build import build_optimizer
+from argosy.parallel.groups import control_group, use_stamped_groups
+from argosy.parallel.mesh import build_mesh
+from argosy.parallel.program import DTYPES, translate
+from argosy.parallel.rendezvous import open_store
+from argosy.recipe.schema import Recipe
+from argosy.registry.run_folder import RunFolder
+from argosy.training.loop import Ranks, Trainer
+from argosy.training.observers import Observer
+from argosy.training.peak import matmul_peak
+from argosy.training.phases import Phases
+from argosy.training.state import LoopState
+from argosy.training.steering import Account, Pace, Signals, Steering
+
+
+@dataclass(frozen=True)
+class Place:
+    """What the launcher (or torchrun, or srun) told this process."""
+
+    run_dir: Path
+    attempt: int
+    rank: int
+    world_size: int
+    local_rank: int
+    paid_before_ns: int
+    data_folder: Path | None = None
+    """Where the launcher prepared the data; None: this process looks for itself."""
+    own_store: bool = True
+    """False when torchrun or srun names the store."""
+    first_line_ns: int = 0
+    """Monotonic clock when the process ran its first own line."""
+    imported_ns: int = 0
+    """Monotonic clock when torch was imported."""
+
+
+def train_rank(place: Place, observers: Sequence[Observer] = ()) -> Exit:
+    """Run one rank to its end; its exit code. Raises ArgosyError for what a user can act on."""
+    run = RunFolder.open(place.run_dir)
+    recipe = run.recipe()
+    layout = Layout.from_recipe(recipe.layout, place.world_size)
+    check_batch(layout, recipe.batch_sequences)
+    check_model(layout, recipe.model, recipe.data.sequence_length)
+    device = _device(recipe, place)
+    recorder = _open_journal(run, recipe, layout, place, device)
+    try:
+        with Signals() as signals:
+            trainer = _build(run, recipe, layout, place, device, recorder, signals, observers)
+            end = trainer.run()
+        with recorder.span("teardown"):
+            if dist.is_initialized():
+                dist.destroy_process_group()
+    finally:
+        recorder.close()
+    return end.exit_code
+
+
+def _device(recipe: Recipe, place: Place) -> torch.device:
+    if recipe.run.device == "cpu" or (recipe.run.device == "auto" and not torch.cuda.is_available()):
+        torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", 0)) or _fair_threads(place))
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise UsageError("no CUDA device here", where="run.device", do="set run.device to 'auto' or 'cpu'")
+    device = torch.device("cuda", place.local_rank)
+    torch.cuda.set_device(device)
+    return device
+
+
+def _fair_threads(place: Place) -> int:
+    local_ranks = int(os.environ.get("LOCAL_WORLD_SIZE", place.world_size))
+    return max(1, len(os.sched_getaffinity(0)) // local_ranks)
+
+
+def _open_journal(run: RunFolder, recipe: Recipe, layout: Layout, place: Place, device: torch.device) -> Recorder:
+    slot = f"{device.type}:{place.local_rank}"
+    header = Header.of_this_process(
+        run.info.id,
+        place.attempt,
+        place.rank,
+        place.world_size,
+        slot,
+        seed=recipe.run.seed,
+        sample_every=recipe.journal.sample_every,
+        layout=asdict(layout),
+    )
+    page = HeartbeatPage(
+        run.heartbeat_file(place.attempt, place.rank), attempt=place.attempt, rank=place.rank, boot_id=header.boot_id
+    )
+    recorder = Recorder(run.rank_file(place.attempt, place.rank), header, page)
+    recorder.span_closed("startup.process_start", header.proc_start, place.first_line_ns)
+    recorder.span_closed("startup.import", place.first_line_ns, place.imported_ns)
+    return recorder
+
+
+def _build(
+    run: RunFolder,
+    recipe: Recipe,
+    layout: Layout,
+    place: Place,
+    device: torch.device,
+    recorder: Recorder,
+    signals: Signals,
+    observers: Sequence[Observer],
+) -> Trainer:
+    say = _Voice(place.rank)
+    with recorder.span("startup.rendezvous"):
+        group = _join(run, recipe, place, device, recorder)
+    with recorder.span("startup.comm_init"):
+        mesh = build_mesh(layout, device.type) if group is not None else None
+    ranks = Ranks(place.rank, layout.data_rank(place.rank), layout.data_ranks, group, device)
+    with recorder.span("startup.calibrate"):
+        compute = recipe.precision.compute
+        peak = matmul_peak(compute, DTYPES[compute], device, group, PeakCache())
+        recorder.event("peak", dtype=compute, flops_per_s=peak.flops_per_s, measured_on=peak.measured_on)
+    with recorder.span("startup.data_seek"):
+        data = prepare(recipe) if place.data_folder is None else open_data(place.data_folder, recipe)
+        loader = Loader(data.train, recipe.data.sequence_length, recipe.batch_sequences, recipe.run.seed)
+        recorder.event("corpus", **_corpus(recipe, data))
+    with recorder.span("startup.model_init"):
+        model = build(recipe.model, data.vocab_size, DTYPES[compute])
+        program = translate(model, layout, mesh, recipe.precision, seed=recipe.run.seed, device=device)
+        optimizer = build_optimizer(program.model, recipe.optimizer)
+        tree = state_tree(program.model, optimizer, place.rank)
+    with recorder.span("startup.ckpt_load"):
+        state = _resume(run, recipe, tree, data, ranks, place, recorder)
+    pace = Pace()
+    account = Account(
+        paid_before_ns=place.paid_before_ns,
+        opened_ns=_paid_since_ns(run, place),
+        devices=place.world_size,
+        created_wall_ns=run.info.created_wall_ns,
+        price_per_hour=recipe.budget.price_per_device_hour,
+    )
+    return Trainer(
+        recipe=recipe,
+        ranks=ranks,
+        program=program,
+        optimizer=optimizer,
+        loader=loader,
+        windows=_windows(recipe, data, recipe.eval.tokens),
+        final_windows=_windows(recipe, data, recipe.eval.final_tokens),
+        state=state,
+        tree=tree,
+        manifest=Manifest(
+            run_id=run.info.id,
+            step=state.step,
+            generation=place.attempt,
+            world_size=place.world_size,
+            layout=asdict(layout),
+            learning_hash=run.info.learning_hash,
+            data_digest=data.digest,
+            code_version=__version__,
+            created_wall_s=0.0,
+            training={},
+            files={},
+        ),
+        checkpoints=run.checkpoints,
+        steering=Steering(recipe, run.control, account, signals, pace, leads=place.rank == 0),
+        pace=pace,
+        recorder=recorder,
+        phases=Phases(recorder, observers),
+        say=say,
+        committed_step=state.step,
+    )
+
+
+class _Voice:
+    """Rank 0 speaks; the launcher shows its log."""
+
+    def __init__(self, rank: int):
+        self._rank = rank
+
+    def __call__(self, line: str) -> None:
+        if self._rank == 0:
+            print(line, file=sys.stderr, flush=True)
+
+
+def _join(
+    run: RunFolder, recipe: Recipe, place: Place, device: torch.device, recorder: Recorder
+) -> dist.ProcessGroup | None:
+    """The control group of all ranks; None for a single rank, which needs none."""
+    if place.world_size == 1:
+        return None
+    timeout_s = recipe.resilience.collective_timeout_s
+    meeting = run.attempt_folder(place.attempt) / "store" if place.own_store else None
+    store = open_store(place.rank, place.world_size, meeting, timeout_s)
+    stamped = use_stamped_groups(recorder)
+    dist.init_process_group(
+        stamped if device.type == "cpu" else f"cpu:{stamped},cuda:nccl",
+        store=dist.PrefixStore(f"{run.info.id}/{place.attempt}", store),
+        rank=place.rank,
+        world_size=place.world_size,
+        timeout=timedelta(seconds=timeout_s),
+    )
+    return control_group()
+
+
+def _resume(
+    run: RunFolder, recipe: Recipe, tree: Tree, data: Prepared, ranks: Ranks, place: Place, recorder: Recorder
+) -> LoopState:
+    """Load the newest whole checkpoint into `tree`, if there is one."""
+    found = find_on_all_ranks(run.checkpoints, ranks.group)
+    if found is None:
+        return LoopState()
+    folder, manifest = found
+    if manifest.data_digest != data.digest:
+        raise UsageError(
+            f"the run was trained on data of digest {manifest.data_digest}, not {data.digest}",
+            where=str(data.folder),
+            do="put the old data back, or start a new run",
+        )
+    same_world = manifest.world_size == place.world_size
+    load(folder, tree if same_world else {name: part for name, part in tree.items() if name != "rng"}, ranks.group)
+    if same_world:
+        restore_rng(tree, place.rank)
+    state = LoopState.from_dict(manifest.training)
+    recorder.event("restore", id=folder.name, to=manifest.step, tier="storage", why="resume")
+    return state
+
+
+def _windows(recipe: Recipe, data: Prepared, tokens: int | None) -> EvaluationWindows:
+    return EvaluationWindows(
+        data.held_out,
+        recipe.data.sequence_length,
+        stride_share=recipe.eval.stride_share,
+        token_bytes=data.tokenizer.token_bytes,
+        tokens=tokens,
+    )
+
+
+def _corpus(recipe: Recipe, data: Prepared) -> dict[str, object]:
+    return {
+        "source": recipe.data.source,
+        "digest": data.digest,
+        "train_tokens": data.train.tokens,
+        "held_out_tokens": data.held_out.tokens,
+        "held_out_bytes": data.held_out_bytes,
+        "gzip_bpb": data.gzip_bits_per_byte,
+        "xz_bpb": data.xz_bits_per_byte,
+    }
+
+
+def _paid_since_ns(run: RunFolder, place: Place) -> int:
+    """When the devices of this host began to be paid for this attempt (monotonic clock)."""
+    host = socket.gethostname()
+    opened = 0
+    for line in run.paid_file.read_bytes().splitlines():
+        record = orjson.loads(line)
+        if record.get("ph") == "open" and record.get("host") == host and record.get("state") == "allocated":
+            opened = record["t"]
+    return opened

@@ -1,0 +1,175 @@
+"""What rank 0 wants before a step, and how all ranks come to want the same.
+
+Whether to stop or save can depend on clocks, files and signals, which ranks see differently. So each rank adds its
+wishes to a small sum over ranks that a step needs anyway (the count of loss tokens), and all read the same answer.
+"""
+
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from argosy.errors import Exit
+from argosy.policy.action import Save, Stop
+from argosy.policy.budget import BudgetPolicy
+from argosy.policy.event import BeforeStep, StepDone
+from argosy.policy.save import SavePolicy
+from argosy.policy.view import View
+from argosy.recipe.schema import Recipe
+
+_NS_PER_HOUR = 3_600_000_000_000
+
+
+class Signals:
+    """Notes SIGTERM and SIGINT instead of dying; a second one changes nothing."""
+
+    def __init__(self) -> None:
+        self.seen: int | None = None
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> "Signals":
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._before[number] = signal.signal(number, self._note)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.seen = self.seen or number
+
+
+@dataclass(frozen=True)
+class Account:
+    """What the run has been paid for, from this attempt's point of view."""
+
+    paid_before_ns: int
+    """Device-nanoseconds of earlier attempts."""
+    opened_ns: int
+    """Monotonic clock when this attempt's devices began to be paid."""
+    devices: int
+    created_wall_ns: int
+    price_per_hour: Fraction
+
+    def paid_ns(self, now_ns: int) -> int:
+        return self.paid_before_ns + self.devices * (now_ns - self.opened_ns)
+
+    def event(self, now_ns: int, closing_s: float) -> BeforeStep:
+        paid_ns = self.paid_ns(now_ns)
+        return BeforeStep(
+            paid_device_ns=paid_ns,
+            paid_money=self.price_per_hour * Fraction(paid_ns, _NS_PER_HOUR),
+            since_created_s=(time.time_ns() - self.created_wall_ns) / 1e9,
+            closing_s=closing_s,
+        )
+
+
+class Pace:
+    """Measured durations that policies look ahead with."""
+
+    def __init__(self) -> None:
+        self._steps_s: list[float] = []
+        self.save_s: float | None = None
+        self.eval_s = 0.0
+
+    def step(self, duration_s: float) -> None:
+        self._steps_s.append(duration_s)
+        del self._steps_s[:-16]
+
+    @property
+    def step_s(self) -> float | None:
+        """Longest of the last steps: a budget must not be passed by an ordinary slow step."""
+        return max(self._steps_s) if self._steps_s else None
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What one rank wants before a step; all-zero on ranks that want nothing."""
+
+    stop: Stop | None = None
+    save: bool = False
+
+
+class Steering:
+    """Rank 0's eyes: budget, save policy, control files. Other ranks only report their signals."""
+
+    def __init__(self, recipe: Recipe, control: Path, account: Account, signals: Signals, pace: Pace, *, leads: bool):
+        self._leads = leads
+        self._budget = BudgetPolicy.from_recipe(recipe.budget)
+        self._saves = SavePolicy.from_recipe(recipe.checkpoint)
+        self._failure_rate_per_s = account.devices * recipe.checkpoint.failures_per_day / 86_400
+        self._control = control
+        self._account = account
+        self._signals = signals
+        self._pace = pace
+
+    def view(self, step: int, committed_step: int) -> View:
+        return View(
+            now_s=time.monotonic(),
+            step=step,
+            step_time_s=self._pace.step_s,
+            save_cost_s={} if self._pace.save_s is None else {"storage": self._pace.save_s},
+            failure_rate_per_s=self._failure_rate_per_s,
+            committed_step={"storage": committed_step},
+            world_size=self._account.devices,
+            price_per_s=self._account.price_per_hour * self._account.devices / 3600,
+        )
+
+    def wish(self, step: int, committed_step: int) -> Wish:
+        if not self._leads:
+            return Wish(stop=self._signal())
+        view = self.view(step, committed_step)
+        for look in (self._signal, self._control_files, lambda: self._limit(view)):
+            if stop := look():
+                return Wish(stop=stop)
+        asked = (self._control / "save").exists()
+        (self._control / "save").unlink(missing_ok=True)
+        return Wish(save=asked or isinstance(self._saves.decide(view, StepDone()), Save))
+
+    def _limit(self, view: View) -> Stop | None:
+        action = self._budget.decide(view, self._account.event(time.monotonic_ns(), closing_s=self._pace.eval_s))
+        return action if isinstance(action, Stop) else None
+
+    def _signal(self) -> Stop | None:
+        if self._signals.seen is None:
+            return None
+        return Stop(Exit.START_AGAIN, f"signal: {signal.Signals(self._signals.seen).name}")
+
+    def _control_files(self) -> Stop | None:
+        if (asked := _read(self._control / "stop")) is not None:
+            return Stop(Exit.START_AGAIN, f"asked to stop: {asked or 'control/stop'}")
+        deadline = _read(self._control / "deadline")
+        if deadline is not None and time.time() + (self._pace.step_s or 0) + (self._pace.save_s or 0) >= float(
+            deadline
+        ):
+            return Stop(Exit.START_AGAIN, f"control/deadline {deadline}")
+        return None
+
+
+def _read(file: Path) -> str | None:
+    try:
+        return file.read_text().strip()
+    except FileNotFoundError:
+        return None
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """The same on all ranks."""
+
+    loss_tokens: int
+    context_tokens: int
+    pad_tokens: int
+    stop: bool
+    save: bool
+
+
+def agree(wish: Wish, counts: tuple[int, int, int], total: Callable[[list[float]], list[float]]) -> Agreement:
+    """Sum token counts and wishes over ranks; any rank's wish counts."""
+    loss, context, pad, stops, saves = total([*counts, float(wish.stop is not None), float(wish.save)])
+    return Agreement(int(loss), int(context), int(pad), stops > 0, saves > 0)
