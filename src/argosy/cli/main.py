@@ -19,7 +19,7 @@ import typer
 from argosy import __version__
 from argosy.errors import ArgosyError, Exit
 
-COMMANDS = ("recipe", "train", "stop")
+COMMANDS = ("recipe", "data", "train", "stop", "report")
 
 # Which package click's errors live in depends on the version of typer; their place below BadParameter does not.
 _WrongUsage: Any
@@ -68,8 +68,11 @@ def main(arguments: list[str] | None = None) -> None:
         code = _complain(error.format_message(), Exit.INPUT, debug)
     except (KeyboardInterrupt, typer.Abort):
         code = _complain("interrupted", Exit.INTERRUPTED, debug)
-    except BrokenPipeError:
-        # The reader (such as `head`) has what it wants. Python would complain once more when it flushes at exit.
+    except (BrokenPipeError, SystemExit) as error:
+        if not isinstance(error, BrokenPipeError) and not isinstance(error.__context__, BrokenPipeError):
+            raise
+        # The reader (such as `head`) has what it wants; typer would make that a failure. Python would complain once
+        # more when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = Exit.DONE
     sys.exit(code or Exit.DONE)

@@ -9,7 +9,6 @@ The corpus is read three times (scan, train the tokenizer, encode) in bounded me
     OUT/rejected.jsonl    records set aside, when there are any
 """
 
-import json
 import lzma
 import time
 import zlib
@@ -19,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import tokenizers
-import xxhash
 
-from argosy.data.corpus import Corpus, Document, Rejected, split_hash
-from argosy.data.files import digest_json, fsync, read_json, write_json
+from argosy.data.corpus import Corpus, Document
+from argosy.data.files import build_folder, digest_json, fsync, read_json, write_json
+from argosy.data.scan import Scan, scan, split
 from argosy.data.shards import SHARD_TOKENS, ShardWriter, TokenShards
 from argosy.data.tokenizer import PATTERN, Kind, Tokenizer
 from argosy.errors import InputError
@@ -30,6 +29,7 @@ from argosy.errors import InputError
 SCHEMA = "argosy.dataset/1"
 MANIFEST = "dataset.json"
 TOKENIZER_FILE = "tokenizer.json"
+REJECTED_FILE = "rejected.jsonl"
 SPLITS = ("train", "held_out")
 
 ENCODE_BYTES = 8 << 20
@@ -60,17 +60,6 @@ class TokenizerSpec:
         return {"bytes": 257}
 
 
-@dataclass
-class Scan:
-    """What one pass over the corpus finds."""
-
-    documents: int = 0
-    text_bytes: int = 0
-    held_out_below: int = 0
-    digest: str = ""
-    rejected: int = 0
-
-
 def build(
     corpus: Corpus,
     folder: Path,
@@ -90,23 +79,19 @@ def build(
     Raises:
         InputError: no text, too few documents to hold one out, or too many bad records.
     """
-    scan = _scan(corpus, folder / "rejected.jsonl", held_out_share, most_rejected)
-    say(f"{corpus.name}: {scan.documents:,} documents, {scan.text_bytes:,} bytes, digest {scan.digest}")
+    found = scan(corpus, held_out_share, folder / REJECTED_FILE, most_rejected)
+    aside = f", {found.rejected:,} records set aside" if found.rejected else ""
+    say(f"{corpus.name}: {found.documents:,} documents, {found.text_bytes:,} bytes, digest {found.digest}{aside}")
     started = time.monotonic()
-    tokenizer = _tokenizer(spec, corpus, scan)
+    tokenizer = _tokenizer(spec, corpus, found)
     tokenizer.save(folder / TOKENIZER_FILE)
     fsync(folder / TOKENIZER_FILE)
     say(f"tokenizer: {spec.kind} with {tokenizer.vocab_size:,} tokens in {time.monotonic() - started:.1f} s")
-    for split in SPLITS:
+    for part in SPLITS:
         started = time.monotonic()
-        with ShardWriter(folder / split, tokenizer.vocab_size, tokenizer.end_of_text, shard_tokens) as writer:
-            for batch in _by_size(_split(corpus, scan, split), ENCODE_BYTES):
-                texts = [document.text for document in batch]
-                for text, ids in zip(texts, tokenizer.encode_batch(texts), strict=True):
-                    writer.add(ids, len(text.encode()))
-        shards = TokenShards.open(folder / split)
+        shards = _encode(split(corpus, found, part), tokenizer, folder / part, shard_tokens)
         say(
-            f"{split}: {shards.documents:,} documents, {shards.tokens:,} tokens, "
+            f"{part}: {shards.documents:,} documents, {shards.tokens:,} tokens, "
             f"{shards.text_bytes / shards.tokens:.2f} bytes per token in {time.monotonic() - started:.1f} s"
         )
     write_json(
@@ -115,10 +100,10 @@ def build(
             "schema": SCHEMA,
             "source": {
                 "name": corpus.name,
-                "digest": scan.digest,
-                "documents": scan.documents,
-                "text_bytes": scan.text_bytes,
-                "rejected": scan.rejected,
+                "digest": found.digest,
+                "documents": found.documents,
+                "text_bytes": found.text_bytes,
+                "rejected": found.rejected,
                 "held_out_share": held_out_share,
             },
             "tokenizer": {
@@ -128,10 +113,33 @@ def build(
                 "end_of_text": tokenizer.end_of_text,
                 "digest": tokenizer.digest,
             },
-            "baselines": _baselines(document.text for document in _split(corpus, scan, "held_out")),
+            "baselines": _baselines(document.text for document in split(corpus, found, "held_out")),
             "digest": dataset_digest(folder, tokenizer),
         },
     )
+
+
+def build_data_set(
+    corpus: Corpus,
+    out: Path,
+    spec: TokenizerSpec,
+    *,
+    held_out_share: float,
+    most_rejected: int = 0,
+    say: Say,
+) -> None:
+    """:func:`build` under another name, then renamed to ``out``, which must not exist or be empty.
+
+    Raises:
+        InputError: ``out`` exists, may not be written, or :func:`build` refuses the corpus.
+        StoppedError: the disk is full. In every case nothing is left behind.
+    """
+
+    def fill(folder: Path) -> None:
+        build(corpus, folder, spec, held_out_share=held_out_share, most_rejected=most_rejected, say=say)
+
+    if not build_folder(out, fill, say):
+        raise InputError("exists already", where=str(out), do="remove it or choose another folder")
 
 
 def dataset_digest(folder: Path, tokenizer: Tokenizer) -> str:
@@ -150,54 +158,23 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     return read_json(folder / MANIFEST, SCHEMA)
 
 
-def _scan(corpus: Corpus, rejected_path: Path, held_out_share: float, most_rejected: int) -> Scan:
-    scan, state, lowest = Scan(), xxhash.xxh3_128(), 1 << 64
-    rejected: list[Rejected] = []
-    for record in corpus:
-        if isinstance(record, Rejected):
-            rejected.append(record)
-            if len(rejected) > most_rejected:
-                raise InputError(
-                    f"{len(rejected)} bad records, the limit is {most_rejected}; last: {record.reason}",
-                    where=record.name,
-                    do="repair the source, or raise --most-rejected",
-                )
-            continue
-        content = record.text.encode()
-        state.update(f"{len(record.name)} {len(content)} {record.name}".encode())
-        state.update(content)
-        scan.documents += 1
-        scan.text_bytes += len(content)
-        lowest = min(lowest, split_hash(record))
-    if scan.documents < 2:
-        raise InputError(
-            f"{scan.documents} documents; two are needed, one of them to hold out", where=corpus.name, do="add text"
-        )
-    scan.held_out_below = max(round(held_out_share * (1 << 64)), lowest + 1)
-    scan.digest = state.hexdigest()
-    scan.rejected = len(rejected)
-    if rejected:
-        with rejected_path.open("w", encoding="utf-8") as file:
-            for record in rejected:
-                beginning = record.beginning.decode("utf-8", errors="backslashreplace")
-                file.write(json.dumps({"record": record.name, "reason": record.reason, "beginning": beginning}) + "\n")
-    return scan
-
-
-def _split(corpus: Corpus, scan: Scan, split: str) -> Iterator[Document]:
-    for record in corpus:
-        if isinstance(record, Document) and (split_hash(record) < scan.held_out_below) == (split == "held_out"):
-            yield record
-
-
-def _tokenizer(spec: TokenizerSpec, corpus: Corpus, scan: Scan) -> Tokenizer:
+def _tokenizer(spec: TokenizerSpec, corpus: Corpus, found: Scan) -> Tokenizer:
     if spec.kind == "bytes":
         return Tokenizer.bytes()
     if spec.kind == "file":
         assert spec.path is not None
         return Tokenizer.load(spec.path)
-    texts = (document.text for document in _split(corpus, scan, "train"))
+    texts = (document.text for document in split(corpus, found, "train"))
     return Tokenizer.train(_first_bytes(texts, TOKENIZER_SAMPLE_BYTES), spec.vocab_size)
+
+
+def _encode(documents: Iterable[Document], tokenizer: Tokenizer, folder: Path, shard_tokens: int) -> TokenShards:
+    with ShardWriter(folder, tokenizer.vocab_size, tokenizer.end_of_text, shard_tokens) as writer:
+        for batch in _by_size(documents, ENCODE_BYTES):
+            texts = [document.text for document in batch]
+            for text, ids in zip(texts, tokenizer.encode_batch(texts), strict=True):
+                writer.add(ids, len(text.encode()))
+    return TokenShards.open(folder)
 
 
 def _first_bytes(texts: Iterable[str], most: int) -> Iterator[str]:

@@ -167,6 +167,11 @@ class TokenShards:
                     )
 
     @property
+    def count(self) -> int:
+        """Number of shards."""
+        return len(self._shards)
+
+    @property
     def token_size_bytes(self) -> int:
         """Bytes that one token takes on disk."""
         return self._dtype.itemsize

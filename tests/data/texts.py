@@ -1,0 +1,37 @@
+"""Small corpora and shards that the data tests share."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from argosy.data.corpus import Document
+from argosy.data.shards import ShardWriter, TokenShards
+
+
+@dataclass(frozen=True)
+class Texts:
+    """A corpus of given texts."""
+
+    texts: tuple[str, ...]
+    name: str = "texts"
+
+    def __iter__(self) -> Iterator[Document]:
+        for number, text in enumerate(self.texts):
+            yield Document(f"{number}", text, text.encode())
+
+
+def write_shards(
+    folder: Path, lengths: list[int], *, vocab_size: int = 70_000, shard_tokens: int = 1 << 20
+) -> TokenShards:
+    """Documents of the given numbers of tokens (end-of-text excluded); the token at place i of the stream is i + 1.
+
+    The end-of-text token is 0, so a token says where in the stream it comes from.
+    """
+    place = 0
+    with ShardWriter(folder, vocab_size, 0, shard_tokens) as writer:
+        for length in lengths:
+            writer.add(np.arange(place + 1, place + length + 1), text_bytes=length)
+            place += length + 1
+    return TokenShards.open(folder)
