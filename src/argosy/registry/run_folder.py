@@ -168,7 +168,11 @@ class RunFolder:
                 ) from None
             os.ftruncate(handle, 0)
             os.pwrite(handle, f"pid {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
-            yield
+            try:
+                yield
+            finally:
+                # said, not only closed: a child between fork and exec still has the file open
+                fcntl.flock(handle, fcntl.LOCK_UN)
         finally:
             os.close(handle)
 
