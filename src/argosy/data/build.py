@@ -87,13 +87,17 @@ def build(
     tokenizer.save(folder / TOKENIZER_FILE)
     fsync(folder / TOKENIZER_FILE)
     say(f"tokenizer: {spec.kind} with {tokenizer.vocab_size:,} tokens in {time.monotonic() - started:.1f} s")
+    encoded_bytes = 0
     for part in SPLITS:
         started = time.monotonic()
-        shards = _encode(split(corpus, found, part), tokenizer, folder / part, shard_tokens)
+        shards = _encode(split(corpus, found, part), tokenizer, folder / part, shard_tokens, where=corpus.name)
         say(
             f"{part}: {shards.documents:,} documents, {shards.tokens:,} tokens, "
             f"{shards.text_bytes / shards.tokens:.2f} bytes per token in {time.monotonic() - started:.1f} s"
         )
+        encoded_bytes += shards.text_bytes
+    if encoded_bytes != found.text_bytes:
+        raise InputError("changed while it was read", where=corpus.name, do="build again")
     write_json(
         folder / MANIFEST,
         {
@@ -168,12 +172,18 @@ def _tokenizer(spec: TokenizerSpec, corpus: Corpus, found: Scan) -> Tokenizer:
     return Tokenizer.train(_first_bytes(texts, TOKENIZER_SAMPLE_BYTES), spec.vocab_size)
 
 
-def _encode(documents: Iterable[Document], tokenizer: Tokenizer, folder: Path, shard_tokens: int) -> TokenShards:
+def _encode(
+    documents: Iterable[Document], tokenizer: Tokenizer, folder: Path, shard_tokens: int, where: str
+) -> TokenShards:
     with ShardWriter(folder, tokenizer.vocab_size, tokenizer.end_of_text, shard_tokens) as writer:
         for batch in _by_size(documents, ENCODE_BYTES):
             texts = [document.text for document in batch]
             for text, ids in zip(texts, tokenizer.encode_batch(texts), strict=True):
                 writer.add(ids, len(text.encode()))
+    if not writer.text_bytes:
+        raise InputError(
+            f"no document for the part {folder.name!r}", where=where, do="change the held-out share, or give more text"
+        )
     return TokenShards.open(folder)
 
 
