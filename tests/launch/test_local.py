@@ -16,6 +16,7 @@ from argosy.errors import Exit, UsageError
 from argosy.journal.reader import read_file, read_rows
 from argosy.launch.live import LiveLine
 from argosy.launch.local import Outcome, log_file, next_free, train
+from argosy.launch.paid_before import paid_before_ns
 from argosy.launch.stop import stop
 from argosy.registry.run_folder import Locked, RunFolder
 
@@ -51,7 +52,7 @@ def test_paid_time_starts_with_the_launchers_process_and_holds_the_attempt(recip
     opened, _, closed, _ = (row["t"] for row in read_rows(tmp_path / "run" / "paid.jsonl"))
     born_ns = round((psutil.Process().create_time() - psutil.boot_time()) * 1e9)
     assert abs(opened - born_ns) < 2_000_000_000  # psutil knows the boot to a second only
-    assert closed >= attempt_end(tmp_path / "run")["t"]
+    assert closed == attempt_end(tmp_path / "run")["t"]
 
 
 def test_a_finished_run_says_so_and_starts_nothing(recipe_file, tmp_path):
@@ -164,7 +165,21 @@ def test_after_a_killed_launcher_no_worker_is_left_and_the_next_start_works(reci
     agent.communicate()
     psutil.wait_procs(workers, timeout=30)
     assert not any(worker.is_running() for worker in workers)
+    run = RunFolder(tmp_path / "run")
+    with run.lock():  # as the next launcher holds it: the dead attempt must not look alive
+        paid_ns = paid_before_ns(run)
+        assert 0 < paid_ns == paid_before_ns(run)
     assert launch(recipe_file, tmp_path / "run", "done").attempt == 2
+
+
+def test_the_budget_counts_what_was_paid_before(recipe_file, tmp_path):
+    launch(recipe_file, tmp_path / "run", "done")
+    rows = read_rows(tmp_path / "run" / "paid.jsonl")
+    paid_ns = sum(row["t"] if row["ph"] == "close" else -row["t"] for row in rows)
+    assert paid_before_ns(RunFolder(tmp_path / "run")) == paid_ns
+    launch(recipe_file, tmp_path / "run", "env", sets=("budget.device_hours=5",))
+    told = json.loads(log_file(RunFolder(tmp_path / "run"), 2, 0).read_text())["--paid-before-ns"]
+    assert int(told) == paid_ns
 
 
 def test_without_a_terminal_the_launcher_prints_plain_lines(recipe_file, tmp_path):

@@ -40,19 +40,15 @@ def intervals(run: RunFolder, device: str = "cpu:0") -> list[tuple[str, int, int
 def test_from_the_given_start_to_the_close(run):
     start = mono_ns() - 300_000_000
     assert open_paid(run, DEVICES, start, hold=False) == start
-    before = mono_ns()
-    close_paid(run, DEVICES)
-    for device in DEVICES:
-        ((state, begin, end),) = intervals(run, device)
-        assert (state, begin) == ("allocated", start)
-        assert end is not None
-        assert before <= end <= mono_ns()
+    end = mono_ns()
+    close_paid(run, DEVICES, end)
+    assert [intervals(run, device) for device in DEVICES] == [[("allocated", start, end)]] * 2
 
 
 def test_a_launcher_that_follows_within_a_clock_tick_starts_where_the_last_one_ended(run):
     open_paid(run, DEVICES, mono_ns(), hold=False)
     early = mono_ns()  # the kernel rounds a process's start down
-    close_paid(run, DEVICES)
+    close_paid(run, DEVICES, mono_ns())
     open_paid(run, DEVICES, early, hold=False)
     first, second = intervals(run)
     assert second[1] == first[2]
@@ -66,7 +62,7 @@ def test_after_a_killed_launcher_time_starts_anew(run):
 
 def test_a_held_device_is_paid_between_attempts_as_reserved(run):
     open_paid(run, DEVICES, mono_ns(), hold=True)
-    close_paid(run, DEVICES)
+    close_paid(run, DEVICES, mono_ns())
     open_paid(run, DEVICES, mono_ns(), hold=True)
     (_, _, first_end), reserved, (_, second_start, _) = intervals(run)
     assert reserved == ("reserved", first_end, second_start)
@@ -74,7 +70,7 @@ def test_a_held_device_is_paid_between_attempts_as_reserved(run):
 
 def test_a_reservation_goes_on_over_a_reboot(run):
     open_paid(run, DEVICES, mono_ns(), hold=True)
-    close_paid(run, DEVICES)
+    close_paid(run, DEVICES, mono_ns())
     text = run.paid_file.read_text()
     boot = read_rows(run.paid_file)[0]["boot_id"]
     run.paid_file.write_text(text.replace(boot, "an earlier boot"))

@@ -88,10 +88,11 @@ def open_attempt(run: RunFolder, recipe: Recipe, layout: Layout, slots: Slots) -
         attempt.reason = str(error) or type(error).__name__
         raise
     finally:
-        ended = {"exit": int(attempt.exit), "signal": attempt.signal, "reason": attempt.reason}
-        journal.put("attempt", {"t": mono_ns(), "ph": "end"} | {k: v for k, v in ended.items() if v is not None})
+        end_ns = mono_ns()
+        how = {"exit": int(attempt.exit), "signal": attempt.signal, "reason": attempt.reason}
+        journal.put("attempt", {"t": end_ns, "ph": "end"} | {k: v for k, v in how.items() if v is not None})
         journal.close()
-        close_paid(run, slots.names)
+        close_paid(run, slots.names, end_ns)
 
 
 def last_end(run: RunFolder) -> dict[str, Any] | None:

@@ -39,10 +39,9 @@ def open_paid(run: RunFolder, devices: Sequence[str], start_ns: int, *, hold: bo
     return start_ns
 
 
-def close_paid(run: RunFolder, devices: Sequence[str]) -> None:
-    """End the paid time of `devices` now."""
-    now_ns = mono_ns()
-    append_records(run.paid_file, [_record(device, "close", now_ns, "allocated") for device in devices])
+def close_paid(run: RunFolder, devices: Sequence[str], end_ns: int) -> None:
+    """End the paid time of `devices` at `end_ns` (monotonic)."""
+    append_records(run.paid_file, [_record(device, "close", end_ns, "allocated") for device in devices])
 
 
 def declare_price(run: RunFolder, budget: BudgetTable) -> None:

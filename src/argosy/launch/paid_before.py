@@ -4,13 +4,11 @@ from argosy.registry.run_folder import RunFolder
 
 
 def paid_before_ns(run: RunFolder) -> int:
-    """Paid time of all earlier attempts, summed over devices [ns]; attempts that were killed count up to their last
-    sign of life, as in the report."""
-    if not run.paid_file.exists():
+    """Paid time of all attempts so far, summed over devices [ns]; those that were killed count up to their last sign
+    of life, as in the report."""
+    attempts = run.attempts()
+    if not attempts:
         return 0
-    from argosy.journal.reader import read_run  # not needed, and not loaded, by a run's first attempt
-    from argosy.ledger.books import keep_books
+    from argosy.ledger.before import books_before  # a run's first attempt needs no books, and does not load them
 
-    journal = read_run(run.path)
-    journal.live = False  # the lock that makes it look alive is the caller's
-    return keep_books(journal, tolerant=True).paid_ns
+    return books_before(run.path, attempts[-1] + 1).paid_ns
