@@ -1,0 +1,45 @@
+"""Text from a model, one token at a time."""
+
+from collections.abc import Iterator, Sequence
+
+import torch
+
+from argosy.models.decoder import Decoder
+
+
+@torch.no_grad()
+def generate(
+    model: Decoder,
+    prompt: Sequence[int],
+    tokens: int,
+    *,
+    context: int,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    seed: int = 0,
+    end: int | None = None,
+) -> Iterator[int]:
+    """Yield up to `tokens` ids that continue `prompt`; stops after `end`.
+
+    Each step looks at the last `context` tokens, the length that the model was trained on. `temperature` 0 takes the
+    most likely token; above it, one is drawn from the `top_k` most likely (None: from all). The same seed gives the
+    same text.
+    """
+    device = next(model.parameters()).device
+    generator = torch.Generator().manual_seed(seed)
+    ids = list(prompt)
+    for _ in range(tokens):
+        window = torch.tensor([ids[-context:]], device=device)
+        logits = model(window)[0, -1].cpu()
+        ids.append(_choose(logits, temperature, top_k, generator))
+        yield ids[-1]
+        if ids[-1] == end:
+            return
+
+
+def _choose(logits: torch.Tensor, temperature: float, top_k: int | None, generator: torch.Generator) -> int:
+    if temperature == 0:
+        return int(logits.argmax())
+    likely, ids = logits.topk(min(top_k or len(logits), len(logits)))
+    probabilities = torch.softmax(likely / temperature, dim=0)
+    return int(ids[torch.multinomial(probabilities, 1, generator=generator)])
