@@ -70,6 +70,8 @@ class Spans:
     """The spans of a file, each once, in the order in which they were opened."""
 
     seq: Ints
+    close_seq: Ints
+    """Number of the record that closed it; `seq` again if it was written once."""
     t0: Ints
     t1: Ints
     """`OPEN` where no record says when it ended."""
@@ -91,13 +93,14 @@ class Spans:
         for row in rows:
             known = merged.setdefault(row["id"], row)
             if known is not row:
-                merged[row["id"]] = row | {"q": known["q"]}
+                merged[row["id"]] = row | {"q": known["q"], "close": row["q"]}
         rows = list(merged.values())
         names: dict[str, int] = {}
         phys = [names.setdefault(row["p"], len(names)) for row in rows]
         nested = [index for index, row in enumerate(rows) if row.get("a")]
         return cls(
             seq=_column(rows, "q"),
+            close_seq=np.array([row.get("close", row["q"]) for row in rows], np.int64),
             t0=_column(rows, "t0"),
             t1=np.array([OPEN if row.get("t1") is None else row["t1"] for row in rows], np.int64),
             depth=_column(rows, "d"),
@@ -231,7 +234,7 @@ def collect(rows: Iterable[Row], name: str = "", *, torn_lines: int = 0, torn_en
             events.append(row)
     if header is None:
         return None
-    stamps = [stamp for row in ordered if (stamp := row.get("t1") or row.get("t") or row.get("t0"))]
+    stamps = [header["t"], *(row.get("t1") or row.get("t") or row.get("t0") or 0 for row in ordered)]
     return JournalFile(
         name=name,
         header=header,

@@ -1,0 +1,158 @@
+"""Divides one device's paid time by attempt, by what it was doing and by what became of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from argosy.ledger.accounts import FATES, PHYS
+from argosy.ledger.fate import NONE
+from argosy.ledger.refusals import record
+from argosy.ledger.segments import INHERITED, STEP, Columns, P, Reported, Segments
+from argosy.ledger.sweep import NOBODY, sweep
+
+Ints = NDArray[np.int64]
+
+
+@dataclass
+class Cells:
+    """Device-ns of one device."""
+
+    by_attempt: Ints
+    """[attempts, PHYS, FATES] a gap belongs to the attempt after it, the last one to the attempt before it."""
+    imputed: Ints
+    """[PHYS, FATES] the part of it that was concluded from silence, not written by anybody."""
+    overlapped: Ints
+    """[PHYS] time hidden under other spans, in no cell."""
+
+
+def partition(segments: Segments, attempts: Sequence[int], by_visit: Ints) -> Cells:
+    """Sweep the segments and add up what was paid.
+
+    `attempts` are those of the whole run; what visits held is added to `by_visit` [visits, PHYS].
+    """
+    cells = Cells(
+        by_attempt=np.zeros((max(len(attempts), 1), len(PHYS), len(FATES)), np.int64),
+        imputed=np.zeros((len(PHYS), len(FATES)), np.int64),
+        overlapped=np.zeros(len(PHYS), np.int64),
+    )
+    if segments.count:
+        _Count(segments, attempts, by_visit, cells).run()
+    return cells
+
+
+class _Count:
+    """The pieces of one device, and what is moved between cells."""
+
+    def __init__(self, segments: Segments, attempts: Sequence[int], by_visit: Ints, cells: Cells):
+        self.segments = segments
+        self.cells = cells
+        self.by_visit = by_visit
+        self.rows: Columns = segments.columns()
+        self.attempt_row = {attempt: row for row, attempt in enumerate(attempts)}
+        device = segments.device
+        line = sweep(
+            self.rows.t0, self.rows.t1, self.rows.level, floor=STEP, cuts=np.concatenate((device.t0, device.t1))
+        )
+        begins = line.bounds[:-1]
+        at = np.searchsorted(device.t0, begins, "right") - 1
+        self.paid = (at >= 0) & (begins < device.t1[at])
+        self.begins, self.lengths = begins, line.lengths
+        self.owner, self.below = line.owner, line.below
+        self.overlapped = line.overlapped
+
+    def run(self) -> None:
+        rows, paid = self.rows, self.paid
+        owner, below, lengths = self.owner[paid], self.below[paid], self.lengths[paid]
+        assert not len(owner) or owner.min() >= 0, "a paid moment is neither in an attempt nor in a gap"
+        inherits = rows.fate[owner] == INHERITED
+        in_step = rows.level[below] == STEP
+        fate = np.where(inherits, np.where(in_step, rows.fate[below], NONE), rows.fate[owner])
+        visit = np.where(inherits, rows.visit[below], rows.visit[owner])
+        phys = rows.phys[owner]
+        np.add.at(self.cells.by_attempt, (self._attempts(), phys, fate), lengths)
+        guessed = rows.imputed[owner] == 1
+        np.add.at(self.cells.imputed, (phys[guessed], fate[guessed]), lengths[guessed])
+        known = visit != NOBODY
+        np.add.at(self.by_visit, (visit[known], phys[known]), lengths[known])
+        np.add.at(self.cells.overlapped, rows.phys, self.overlapped)
+
+        exposed = np.zeros(len(rows.t0), np.int64)
+        np.add.at(exposed, self.owner[self.owner >= 0], self.lengths[self.owner >= 0])
+        exposed_paid = np.zeros(len(rows.t0), np.int64)
+        np.add.at(exposed_paid, owner, lengths)
+        for reported in self.segments.reported:
+            self._place(reported, exposed, exposed_paid)
+
+    def _attempts(self) -> Ints:
+        """Row of the attempt of each paid piece."""
+        seats = self.segments.seats
+        begins = self.begins[self.paid]
+        if not seats:
+            return np.zeros(len(begins), np.int64)
+        starts = np.array([seat.start_ns for seat in seats], np.int64)
+        ends = np.array([seat.end_ns for seat in seats], np.int64)
+        seat = np.searchsorted(starts, begins, "right") - 1
+        in_gap = (seat < 0) | (begins >= ends[seat])
+        row = np.array([self.attempt_row[seat.attempt] for seat in seats], np.int64)
+        return row[np.minimum(seat + in_gap, len(seats) - 1)]
+
+    def _place(self, reported: Reported, exposed: Ints, exposed_paid: Ints) -> None:
+        """Move reported times out of what is left of their segments; what does not fit is refused."""
+        rows, segment, times = self.rows, reported.segment, reported.times
+        sums = times.sum(axis=1)
+        negative = (times < 0).any(axis=1)
+        bad = negative | (sums > exposed[segment])
+        for row in np.flatnonzero(bad):
+            excess = sums[row] - exposed[segment[row]]
+            what = "are negative" if negative[row] else f"exceed what is left of it by {excess} ns"
+            self.segments.refusals.refuse(f"times inside it {what}", record(reported.file, reported.seq[row]))
+            torn = np.zeros(len(PHYS), np.int64)
+            torn[P["torn"]] = exposed_paid[segment[row]]
+            self._move_one(segment[row], torn, reported.attempt)
+        whole = ~bad & (exposed[segment] == exposed_paid[segment]) & (rows.fate[segment] != INHERITED)
+        for row in np.flatnonzero(~bad & ~whole & (exposed_paid[segment] > 0)):
+            self._move_one(segment[row], self._paid_part(segment[row], times[row]), reported.attempt)
+        segment, times, sums = segment[whole], times[whole], sums[whole]
+        page = self.cells.by_attempt[self.attempt_row[reported.attempt]]
+        fate, visit, phys = rows.fate[segment], rows.visit[segment], rows.phys[segment]
+        for value in np.unique(fate):
+            page[:, value] += times[fate == value].sum(axis=0)
+        np.subtract.at(page, (phys, fate), sums)
+        known = visit != NOBODY
+        np.add.at(self.by_visit, visit[known], times[known])
+        np.subtract.at(self.by_visit, (visit[known], phys[known]), sums[known])
+
+    def _paid_part(self, segment: int, times: Ints) -> Ints:
+        """The times that fall into the paid part of a segment.
+
+        Nobody knows where in it they were. They are laid out in the order of PHYS, so that the parts of a segment
+        that is cut by the end of a paid interval, or by a change of price, sum to the whole.
+        """
+        mine = np.flatnonzero(self.owner == segment)
+        ends = np.cumsum(self.lengths[mine])
+        edges = np.concatenate(([0], np.cumsum(times)))
+        part = np.zeros(len(PHYS), np.int64)
+        for end, length, paid in zip(ends, self.lengths[mine], self.paid[mine], strict=True):
+            if paid:
+                part += np.diff(np.clip(edges, end - length, end))
+        return part
+
+    def _move_one(self, segment: int, times: Ints, attempt: int) -> None:
+        """The same as :meth:`_place` does for many, for a segment whose pieces may differ in fate."""
+        rows = self.rows
+        fate, visit = rows.fate[segment], rows.visit[segment]
+        if fate == INHERITED:
+            steps = {int(step) for step in self.below[(self.owner == segment) & self.paid]}
+            if len(steps) != 1:
+                return  # over several steps: its nested times cannot be divided, and stay with the span
+            step = steps.pop()
+            fate = rows.fate[step] if rows.level[step] == STEP else NONE
+            visit = rows.visit[step]
+        page = self.cells.by_attempt[self.attempt_row[attempt]]
+        page[:, fate] += times
+        page[rows.phys[segment], fate] -= times.sum()
+        if visit != NOBODY:
+            self.by_visit[visit] += times
+            self.by_visit[visit, rows.phys[segment]] -= times.sum()
