@@ -40,8 +40,8 @@ def test_the_stream_does_not_depend_on_how_it_is_cut(tmp_path, shard_tokens):
 
 
 def test_small_vocabularies_take_two_bytes(tmp_path):
-    assert write_shards(tmp_path / "small", [9], vocab_size=65_536).token_size_bytes == 2
-    assert write_shards(tmp_path / "large", [9], vocab_size=65_537).token_size_bytes == 4
+    assert write_shards(tmp_path / "small", [9], vocab_size=65_536).dtype.itemsize == 2
+    assert write_shards(tmp_path / "large", [9], vocab_size=65_537).dtype.itemsize == 4
 
 
 def test_a_vocabulary_that_is_too_small_is_named(tmp_path):

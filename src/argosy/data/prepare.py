@@ -93,7 +93,7 @@ def open_data(folder: Path, recipe: Recipe, *, verify: bool = False) -> Prepared
             where=str(folder),
             do="use the data of that digest, or set data.digest",
         )
-    if verify and (train.tokens + held_out.tokens) * train.token_size_bytes <= VERIFIED_BYTES:
+    if verify and (train.tokens + held_out.tokens) * train.dtype.itemsize <= VERIFIED_BYTES:
         train.verify()
         held_out.verify()
     _check_tokenizer(recipe.tokenizer, manifest["tokenizer"], folder)

@@ -7,6 +7,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from argosy.data.permutation import Permutation
 
+BLOCK = 1 << 12
+"""Indices permuted in one call: numpy's cost per call is then spread over many samples."""
+
 
 class SampleOrder:
     """Order in which a run visits ``samples`` samples, epoch after epoch.
@@ -22,6 +25,7 @@ class SampleOrder:
         self.seed = seed
         self.samples = samples
         self._permutation = lru_cache(maxsize=4)(self._permutation_of)
+        self._block = lru_cache(maxsize=2)(self._block_of)
 
     def __call__(self, index: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """(epoch, sample id) at global indices ≥ 0 of any shape."""
@@ -31,6 +35,16 @@ class SampleOrder:
             chosen = epochs == epoch
             ids[chosen] = self._permutation(int(epoch))(positions[chosen])
         return epochs, ids
+
+    def ids(self, first: int, count: int) -> NDArray[np.int64]:
+        """Sample ids at the global indices ``first … first + count - 1``."""
+        blocks = range(first // BLOCK, (first + count - 1) // BLOCK + 1)
+        joined = self._block(blocks[0]) if len(blocks) == 1 else np.concatenate([self._block(b) for b in blocks])
+        start = first - blocks[0] * BLOCK
+        return joined[start : start + count]
+
+    def _block_of(self, block: int) -> NDArray[np.int64]:
+        return self(np.arange(block * BLOCK, (block + 1) * BLOCK))[1]
 
     def _permutation_of(self, epoch: int) -> Permutation:
         return Permutation(self.samples, f"argosy samples seed={self.seed} epoch={epoch}".encode())

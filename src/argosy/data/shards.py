@@ -5,7 +5,9 @@ little endian) and ``ends-NNNNN.bin`` (int64: where each document ends inside it
 included). Shards end at document boundaries. The manifest is written last: without it there is no data.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterator
+from itertools import accumulate
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self
@@ -104,6 +106,7 @@ class TokenShards:
     """A folder of token shards as one stream, mapped into memory.
 
     Attributes:
+        dtype: in which tokens are stored.
         tokens, documents, text_bytes: sizes of the stream; every document ends with ``end_of_text``.
         digest: of all shards in order, by their digests; two folders with equal digests hold the same stream.
     """
@@ -119,14 +122,16 @@ class TokenShards:
         self.digest = digest_json(
             [manifest["dtype"], [(shard["digest"], shard["ends_digest"]) for shard in manifest["shards"]]]
         )
-        self._dtype = np.dtype(manifest["dtype"]).newbyteorder("<")
+        self.dtype = np.dtype(manifest["dtype"]).newbyteorder("<")
         self._shards: list[dict[str, Any]] = manifest["shards"]
-        self._starts = np.cumsum([0] + [shard["tokens"] for shard in self._shards])
+        self._starts = list(accumulate((shard["tokens"] for shard in self._shards), initial=0))
         for index, shard in enumerate(self._shards):
-            self._check_size(self._path("tokens", index), shard["tokens"] * self._dtype.itemsize)
+            self._check_size(self._path("tokens", index), shard["tokens"] * self.dtype.itemsize)
             self._check_size(self._path("ends", index), shard["documents"] * 8)
+        # Plain views of the maps: slicing an np.memmap costs five times as much as slicing an array.
         self._maps = [
-            np.memmap(self._path("tokens", index), dtype=self._dtype, mode="r") for index in range(len(self._shards))
+            np.asarray(np.memmap(self._path("tokens", index), dtype=self.dtype, mode="r"))
+            for index in range(len(self._shards))
         ]
 
     @classmethod
@@ -171,11 +176,6 @@ class TokenShards:
         """Number of shards."""
         return len(self._shards)
 
-    @property
-    def token_size_bytes(self) -> int:
-        """Bytes that one token takes on disk."""
-        return self._dtype.itemsize
-
     def check_vocab(self, vocab_size: int) -> None:
         """Refuse a model whose embedding has no row for some token.
 
@@ -189,15 +189,15 @@ class TokenShards:
                 do=f"set model.vocab_size to {self.vocab_size} or more",
             )
 
-    def read(self, start: int, stop: int, out: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
-        """Tokens ``start … stop - 1`` of the stream as int64, into ``out`` when given."""
+    def read(self, start: int, stop: int, out: NDArray[Any] | None = None) -> NDArray[Any]:
+        """Tokens ``start … stop - 1`` of the stream, into ``out`` when given, else as int64."""
         assert 0 <= start <= stop <= self.tokens
         if out is None:
             out = np.empty(stop - start, dtype=np.int64)
-        shard = int(np.searchsorted(self._starts, start, side="right")) - 1
+        shard = bisect_right(self._starts, start) - 1
         filled = 0
         while start < stop:
-            offset = start - int(self._starts[shard])
+            offset = start - self._starts[shard]
             piece = self._maps[shard][offset : offset + stop - start]
             out[filled : filled + piece.size] = piece
             filled += piece.size
