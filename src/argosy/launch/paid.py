@@ -45,7 +45,12 @@ def close_paid(run: RunFolder, devices: Sequence[str], end_ns: int) -> None:
 
 
 def declare_price(run: RunFolder, budget: BudgetTable) -> None:
-    """Write the recipe's price if it is not the one in force: from the beginning if it is the first, else from now."""
+    """Write the recipe's price if it is not the one in force: from the beginning if it is the first, else from now.
+
+    A recipe without a price changes nothing.
+    """
+    if budget.price_per_device_hour is None:
+        return
     price = {"amount": str(budget.price_per_device_hour), "per": "hour", "currency": budget.currency}
     known = [record for record in read_rows(run.price_file) if record.get("dev") == "*"]
     if known and {key: known[-1].get(key) for key in price} == price:

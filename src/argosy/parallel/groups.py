@@ -85,7 +85,7 @@ class StampedGroup(ProcessGroup):
 
     def __init__(self, store: Store, rank: int, size: int, timeout: timedelta, recorder: Recording):
         # Only this constructor makes an instance whose Python methods C++ callers (DTensor) see too.
-        super().__init__(rank, size)
+        super().__init__(rank, size)  # type: ignore[call-arg]  # the stubs lack it
         gloo = ProcessGroupGloo(store, rank, size, timeout=timeout)
         self._inner = ProcessGroup(store, rank, size)
         for group in (self, self._inner):

@@ -33,7 +33,7 @@ class Program:
     def __init__(self, model: Decoder, replicas: FlatGradients | None):
         self.model = model
         self._replicas = replicas
-        self._sharded = isinstance(model, FSDPModule)
+        self._sharded = model if isinstance(model, FSDPModule) else None
 
     def parameters(self) -> Iterable[nn.Parameter]:
         return self.model.parameters()
@@ -46,9 +46,9 @@ class Program:
 
     def backward(self, loss: Tensor, *, last: bool) -> None:
         """Add the gradient of `loss`; the `last` micro-batch of a step also sums over ranks."""
-        if self._sharded:
-            self.model.set_requires_gradient_sync(last)  # type: ignore[attr-defined]
-            self.model.set_is_last_backward(last)  # type: ignore[attr-defined]
+        if self._sharded is not None:
+            self._sharded.set_requires_gradient_sync(last)
+            self._sharded.set_is_last_backward(last)
         loss.backward()
         if last and self._replicas is not None:
             self._replicas.sum_over_ranks()

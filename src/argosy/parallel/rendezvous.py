@@ -21,10 +21,10 @@ def open_store(rank: int, world_size: int, meeting_file: Path | None, timeout_s:
     """The key-value store that all ranks share; `meeting_file` is None under torchrun and srun."""
     timeout = timedelta(seconds=timeout_s)
     if meeting_file is None:
-        host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+        address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
         # torchrun hosts the store itself; srun leaves it to rank 0.
         hosted = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-        return dist.TCPStore(host, port, world_size, is_master=rank == 0 and not hosted, timeout=timeout)
+        return dist.TCPStore(*address, world_size, is_master=rank == 0 and not hosted, timeout=timeout)
     if rank == 0:
         store = dist.TCPStore("127.0.0.1", 0, world_size, is_master=True, timeout=timeout, wait_for_workers=False)
         publish = meeting_file.with_suffix(".tmp")

@@ -254,8 +254,12 @@ class BudgetTable(Table):
     money: Exact | None = knob(None, "run", "stop before the run has cost more", unit="currency", gt=0)
     device_hours: float | None = knob(None, "run", "stop before the run has been paid more", unit="h", gt=0)
     deadline_s: float | None = knob(None, "run", "stop before this long after the run was created", unit="s", gt=0)
-    price_per_device_hour: Exact = knob(
-        Fraction(0), "books", "price of one device (on a CPU: of one rank's slot)", unit="currency/h", ge=0
+    price_per_device_hour: Exact | None = knob(
+        None,
+        "books",
+        "price of one device (on a CPU: of one rank's slot); empty: unknown, 0: free",
+        unit="currency/h",
+        ge=0,
     )
     currency: str = knob("USD", "books", "currency of prices", pattern="^[A-Z]{3}$")
     hold: Literal["released", "reserved"] = knob("released", "books", "reserved: devices are paid between attempts too")

@@ -8,6 +8,7 @@ import torch.distributed as dist
 
 from argosy.hardware.machine import this_machine
 from argosy.hardware.peaks import Peak, PeakCache, PeakKey
+from argosy.models.cpu import product
 from argosy.parallel.control import sum_over_ranks
 
 _SIZE = {"cpu": 1024, "cuda": 8192}
@@ -48,7 +49,7 @@ def _best_product_s(dtype: torch.dtype, device: torch.device) -> float:
     best_s = float("inf")
     for _ in range(_REPEATS):
         start = time.perf_counter()
-        torch.mm(left, right)
+        product(left, right)
         if device.type == "cuda":
             torch.cuda.synchronize(device)
         best_s = min(best_s, time.perf_counter() - start)

@@ -3,6 +3,7 @@
 Start-up is booked phase by phase; what happened before there was a journal (process start, imports) is backdated.
 """
 
+import gc
 import os
 import socket
 import sys
@@ -76,6 +77,8 @@ def train_rank(place: Place, observers: Sequence[Observer] = ()) -> Exit:
     try:
         with Signals() as signals:
             trainer = _build(run, recipe, layout, place, device, recorder, signals, observers)
+            gc.freeze()
+            gc.enable()
             end = trainer.run()
         with recorder.span("teardown"):
             if dist.is_initialized():
@@ -141,7 +144,7 @@ def _build(
     with recorder.span("startup.calibrate"):
         compute = recipe.precision.compute
         peak = matmul_peak(compute, DTYPES[compute], device, group, PeakCache())
-        recorder.event("peak", dtype=compute, flops_per_s=peak.flops_per_s, measured_on=peak.measured_on)
+        recorder.event("peak", dtype=compute, flops_per_s=peak.flops_per_s, src="measured here", date=peak.measured_on)
     with recorder.span("startup.data_seek"):
         data = prepare(recipe) if place.data_folder is None else open_data(place.data_folder, recipe)
         loader = Loader(data.train, recipe.data.sequence_length, recipe.batch_sequences, recipe.run.seed)

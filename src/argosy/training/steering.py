@@ -54,7 +54,7 @@ class Account:
     """Monotonic clock when this attempt's devices began to be paid."""
     devices: int
     created_wall_ns: int
-    price_per_hour: Fraction
+    price_per_hour: Fraction | None
 
     def paid_ns(self, now_ns: int) -> int:
         return self.paid_before_ns + self.devices * (now_ns - self.opened_ns)
@@ -63,7 +63,7 @@ class Account:
         paid_ns = self.paid_ns(now_ns)
         return BeforeStep(
             paid_device_ns=paid_ns,
-            paid_money=self.price_per_hour * Fraction(paid_ns, _NS_PER_HOUR),
+            paid_money=None if self.price_per_hour is None else self.price_per_hour * Fraction(paid_ns, _NS_PER_HOUR),
             since_created_s=(time.time_ns() - self.created_wall_ns) / 1e9,
             closing_s=closing_s,
         )
@@ -109,6 +109,7 @@ class Steering:
         self._pace = pace
 
     def view(self, step: int, committed_step: int) -> View:
+        price = self._account.price_per_hour
         return View(
             now_s=time.monotonic(),
             step=step,
@@ -117,7 +118,7 @@ class Steering:
             failure_rate_per_s=self._failure_rate_per_s,
             committed_step={"storage": committed_step},
             world_size=self._account.devices,
-            price_per_s=self._account.price_per_hour * self._account.devices / 3600,
+            price_per_s=None if price is None else price * self._account.devices / 3600,
         )
 
     def wish(self, step: int, committed_step: int) -> Wish:
