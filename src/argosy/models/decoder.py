@@ -79,5 +79,6 @@ def _rows(table: Tensor, tokens: Tensor) -> Tensor:
     of a frequent token; in fp32 it does not. A GPU adds in fp32 by itself.
     """
     if table.device.type == "cpu":
-        return F.embedding(tokens, table.float()).to(table.dtype)
+        wide = table.to(torch.promote_types(table.dtype, torch.float32))
+        return F.embedding(tokens, wide).to(table.dtype)
     return F.embedding(tokens, table)
