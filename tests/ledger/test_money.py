@@ -46,6 +46,12 @@ def test_price_changes_at_its_wall_time_and_a_named_device_hides_the_general_row
     assert prices.boundaries() == [100, 200]
 
 
+def test_an_interval_is_split_where_the_price_changes():
+    prices = PriceList.from_records([row("36", from_wall=100), row("72", from_wall=200)])
+    assert prices.split("x", 90, 250) == {None: 10, prices.per_ns("x", 100): 100, prices.per_ns("x", 200): 50}
+    assert prices.split("x", 100, 200) == {prices.per_ns("x", 100): 100}
+
+
 def test_later_row_replaces_an_earlier_one_with_the_same_start():
     assert PriceList.from_records([row("1"), row("2")]).per_ns("x", 0) * HOUR_NS == 2
 

@@ -2,6 +2,8 @@
 
 import pytest
 
+from argosy.ledger.accounts import ACCOUNTS
+from argosy.ledger.remedies import remedy
 from argosy.ledger.verdict import judge
 
 S = 10**9
@@ -61,3 +63,11 @@ def test_undetermined_when_most_of_the_leak_is_imputed():
 
 def test_nothing_paid_is_no_verdict():
     assert judge({}, 0).level == "undetermined"
+
+
+def test_every_leak_has_a_remedy_and_useful_time_has_none():
+    lines = {row.name: remedy(row.name) for row in ACCOUNTS if not row.name.startswith("useful.")}
+    assert all(lines.values())
+    assert not any("\n" in line for line in lines.values())
+    with pytest.raises(KeyError):
+        remedy("useful.model_math")

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import pairwise
 from typing import TypeVar
 
 from argosy.errors import InputError
@@ -102,10 +103,29 @@ class PriceList:
         return sorted({start for rows in self._rows.values() for start, _ in rows if start is not None})
 
     def per_ns(self, device: str, wall_ns: int) -> Fraction | None:
-        """Price of one device-nanosecond at a wall time, or None where no row says."""
-        rows = self._rows.get(device) or self._rows.get(ANY_DEVICE) or []
+        """Price of one ns of a device (``cuda:0`` or HOST/``cuda:0``) at a wall time, or None where no row says."""
+        rows = self._rows.get(device) or self._rows.get(device.rpartition("/")[2]) or self._rows.get(ANY_DEVICE) or []
         index = bisect_right([_start(row) for row in rows], wall_ns)
         return rows[index - 1][1] if index else None
+
+    def split(self, device: str, t0_wall_ns: int, t1_wall_ns: int) -> dict[Fraction | None, int]:
+        """The nanoseconds of an interval by price per ns; a price of None is unknown."""
+        edges = [t for t in self.boundaries() if t0_wall_ns < t < t1_wall_ns]
+        parts: dict[Fraction | None, int] = defaultdict(int)
+        for begin, end in pairwise((t0_wall_ns, *edges, t1_wall_ns)):
+            parts[self.per_ns(device, begin)] += end - begin
+        return dict(parts)
+
+    def describe(self) -> str:
+        """The prices in one line."""
+        known = {(device, per_ns) for device, rows in self._rows.items() for _, per_ns in rows}
+        if not known:
+            return "no price is known"
+        if len(known) > 1:
+            return f"{len(known)} prices in {self.currency}, by device and time"
+        ((device, per_ns),) = known
+        what = "device" if device == ANY_DEVICE else device
+        return f"price {float(per_ns * NS_PER['hour']):g} {self.currency} per {what}-hour"
 
     def __bool__(self) -> bool:
         return any(self._rows.values())

@@ -140,7 +140,7 @@ def _waterfall(report: Report, console: Console) -> RenderableType:
         for name, account in _accounts_of(report, layer):
             row(f"  {name.partition('.')[2]}", account, share[name], money[name], start_ns, layer, False)
             start_ns += account.ns
-    notes = [f"as of {report.as_of}; {report.basis}", report.price_note]
+    notes = [f"as of {report.as_of}; {report.basis}", report.price_note, *report.notes]
     if any(line.imputed_ns for line in report.accounts.values()):
         notes.append("~ partly imputed: closed from outside, not measured")
     if report.at_risk_ns:

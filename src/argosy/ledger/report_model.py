@@ -33,7 +33,7 @@ class Identity:
     name: str
     path: str
     state: str
-    """``running``, ``finished: REASON``, ``ended: HOW`` or ``not started``."""
+    """``running``, or how its last attempt ended."""
     devices: int
     """Devices that were ever paid for this run."""
     parameters: int | None = None
@@ -49,7 +49,7 @@ class AttemptRow:
     world_size: int
     paid_ns: int
     phases: dict[str, int]
-    """Device-ns of each start-up phase, of the gap before the attempt (``gap``) and of the tail after its end."""
+    """Device-ns of start-up phases, warm-up, the gap before the attempt and the tail after its last record."""
     visits: int
     """Steps that this attempt executed, lost ones included."""
     lost_visits: int
@@ -145,7 +145,6 @@ class Report:
     """phys → fate → device-ns; both margins sum to `paid_ns`."""
     at_risk_ns: int
     """Useful time that no durable checkpoint holds yet."""
-    at_risk_money: str | None
     overlapped_ns: int
     """Memo: time hidden under other spans, in no account."""
     steps: int
@@ -162,6 +161,8 @@ class Report:
     references: References
     samples: list[Sample]
     refusals: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    """What a reader should know of the journal: damaged lines, dropped records."""
 
     def to_json(self) -> dict[str, Any]:
         """The stable keys of `argosy report --json`."""

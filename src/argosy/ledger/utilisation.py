@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from argosy.ledger.report_model import Utilisation
+from argosy.recipe.flops import model_flops_per_token
+from argosy.recipe.schema import Recipe
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,14 @@ def known_peak(records: Iterable[Mapping[str, Any]], dtype: str) -> KnownPeak | 
         return None
     newest = fitting[-1]
     return KnownPeak(float(newest["flops_per_s"]), f"{dtype} {newest['src']} {newest['date']}")
+
+
+def flops_per_token(recipe: Recipe, vocab_size: int | None = None) -> int | None:
+    """Model FLOPs of one trained token, or None when neither recipe nor caller knows the vocabulary."""
+    vocab_size = vocab_size or recipe.vocab_size
+    if vocab_size is None:
+        return None
+    return model_flops_per_token(recipe.model, vocab_size, recipe.data.sequence_length)
 
 
 def utilisation(
@@ -58,6 +68,6 @@ def utilisation(
         tokens_per_s=tokens_per_s,
         flops_per_token=flops_per_token,
         ranks=ranks,
-        peak_flops_per_s=peak and peak.flops_per_s,
-        peak_source=peak and peak.source,
+        peak_flops_per_s=peak.flops_per_s if peak else None,
+        peak_source=peak.source if peak else None,
     )

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from argosy.ledger.remedies import meaning, remedy
+from argosy.ledger.accounts import BY_NAME
+from argosy.ledger.remedies import remedy
 
 MENTION, WARN, ALARM = 0.02, 0.10, 0.20
 """Shares of paid time from which a leak is mentioned, warned of, and an alarm."""
@@ -56,7 +57,7 @@ def judge(accounts: Mapping[str, int], paid_ns: int, imputed: Mapping[str, int] 
             "nothing here; what is left is the speed of the math itself (MFU)",
         )
     share = biggest_ns / paid_ns
-    evidence = [f"{_seconds(biggest_ns)} of {_seconds(paid_ns)} device-seconds: {meaning(name)}"]
+    evidence = [f"{_seconds(biggest_ns)} of {_seconds(paid_ns)} device-seconds: {BY_NAME[name].definition}"]
     guessed_ns = imputed.get(name, 0)
     if guessed_ns:
         evidence.append(f"{_seconds(guessed_ns)} of them imputed: no process lived to measure them")
@@ -78,13 +79,12 @@ def judge(accounts: Mapping[str, int], paid_ns: int, imputed: Mapping[str, int] 
 
 
 def _unknown(unknown: Mapping[str, int], unknown_ns: int, paid_ns: int) -> Verdict:
-    name = max(unknown, key=lambda n: (unknown[n], n))
+    largest_first = sorted(unknown.items(), key=lambda item: (-item[1], item[0]))
+    name = largest_first[0][0]
     return Verdict(
         "undetermined",
         f"undetermined, because {unknown_ns / paid_ns:.1%} of what was paid is in no account",
-        tuple(
-            f"{_seconds(ns)} device-seconds {n}: {meaning(n)}" for n, ns in sorted(unknown.items(), key=lambda i: -i[1])
-        ),
+        tuple(f"{_seconds(ns)} device-seconds {n}: {BY_NAME[n].definition}" for n, ns in largest_first),
         remedy(name),
         name,
     )
