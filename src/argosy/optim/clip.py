@@ -55,10 +55,10 @@ def scale_to_norm_(parameters: Iterable[Tensor], norm: Tensor, max_norm: float) 
 
 def _partial(gradients: list[Tensor], p: float) -> Tensor:
     """What is reduced over ranks: the sum of p-th powers, or for p = inf the maximum."""
-    # Empty shards have no maximum.
-    norms = torch._foreach_norm([g for g in gradients if g.numel()], p, dtype=torch.float32)
-    if not norms:
+    filled = [g for g in gradients if g.numel()]  # an empty shard has no maximum
+    if not filled:
         return torch.zeros((), device=gradients[0].device)
+    norms = torch._foreach_norm(filled, p, dtype=torch.float32)
     if math.isinf(p):
         # A reduction by maximum may drop NaN; infinity it keeps.
         return torch.stack(norms).max().nan_to_num(nan=math.inf, posinf=math.inf)
