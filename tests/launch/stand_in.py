@@ -35,6 +35,7 @@ elif mode == "obey":
     (run / f"ready-{rank}").write_text(str(os.getpid()))
     while not (run / "control" / "stop").exists():
         time.sleep(0.005)
+    time.sleep(0.5)  # saving takes a while
     stop(f"asked to stop: {(run / 'control' / 'stop').read_text().strip()}", 75)
 elif rank == rest[0]:
     print(f"rank {rank} saw something bad", flush=True)

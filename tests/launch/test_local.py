@@ -125,18 +125,23 @@ def start_agent(recipe: Path, folder: Path) -> subprocess.Popen:
     )
     command = [sys.executable, "-c", code, str(STAND_IN.parent), str(recipe), str(folder)]
     agent = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    deadline = time.monotonic() + 60
-    while not all((folder / f"ready-{rank}").exists() for rank in (0, 1)):
-        assert agent.poll() is None, agent.communicate()[0]
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
+    until(lambda: agent.poll() is not None or all((folder / f"ready-{rank}").exists() for rank in (0, 1)))
+    assert agent.poll() is None, agent.communicate()[0]
     return agent
+
+
+def until(condition, limit_s: float = 60) -> None:
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.005)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signals_ask_for_a_clean_stop_and_a_second_one_is_harmless(recipe_file, tmp_path, number):
     agent = start_agent(recipe_file, tmp_path / "run")
     agent.send_signal(number)
+    until(lambda: (tmp_path / "run" / "control" / "stop").exists())
     agent.send_signal(signal.SIGINT)
     said = agent.communicate(timeout=60)[0]
     assert agent.returncode == Exit.START_AGAIN, said
