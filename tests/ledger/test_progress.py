@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from growing_run import S, GrowingRun, committed, event, span, step
+from growing_run import GrowingRun, S, committed, event, span, step
 
 from argosy.ledger.progress import Progress, ProgressState, format_line
 from argosy.ledger.utilisation import flops_per_token

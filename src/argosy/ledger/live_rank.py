@@ -4,7 +4,8 @@ It needs no intervals, since times of a recorder are self times: a step's array,
 the window, and placed spans, each added to its account as it arrives.
 """
 
-from collections import Counter, defaultdict, deque
+from collections import Counter, defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,19 +23,16 @@ class LiveRank:
         self.header: dict[str, Any] | None = None
         self.kept_ns: Counter[str] = Counter()
         """Time by account, without what is at risk."""
+        self.at_risk_ns: Counter[str] = Counter()
+        """Time by account of the visits that no durable checkpoint holds, as if kept."""
         self.steps: list[dict[str, Any]] = []
         """Step records of the last look, with ``own_ns``: the window without placed spans in it."""
         self.other: list[dict[str, Any]] = []
         """Other records of the last look."""
         self._tail = Tail(path)
-        self._at_risk: deque[tuple[int, Counter[str]]] = deque()
+        self._at_risk: list[tuple[int, Counter[str]]] = []
         self._open: dict[int, str] = {}
         self._placed_ns: defaultdict[int, int] = defaultdict(int)  # closed spans by depth, inside what is open
-
-    @property
-    def at_risk_ns(self) -> Counter[str]:
-        """Time by account of the visits that no durable checkpoint holds, as if kept."""
-        return sum((times for _, times in self._at_risk), Counter())
 
     @property
     def phase(self) -> str | None:
@@ -61,11 +59,8 @@ class LiveRank:
 
     def commit(self, updates: int) -> None:
         """A durable checkpoint holds `updates` updates: the steps below are kept."""
-        still = deque((step, times) for step, times in self._at_risk if step >= updates)
-        for step, times in self._at_risk:
-            if step < updates:
-                self.kept_ns.update(times)
-        self._at_risk = still
+        for times in self._no_longer_at_risk(lambda step: step < updates):
+            self.kept_ns.update(times)
 
     def _step(self, record: dict[str, Any]) -> None:
         own_ns = record["t1"] - record["t0"] - self._placed_ns.pop(0, 0)
@@ -75,13 +70,21 @@ class LiveRank:
             self.kept_ns[account("forward", "skipped")] += own_ns
         else:
             self._at_risk.append((record["s"], times))
+            self.at_risk_ns.update(times)
         self.steps.append(record | {"own_ns": own_ns})
 
     def _restore(self, updates: int, why: str) -> None:
         fate = "lost_failure" if why in LOST_BY_FAILURE else "discarded_decision"
-        lost = [times for step, times in self._at_risk if step >= updates]
-        self._at_risk = deque((step, times) for step, times in self._at_risk if step < updates)
-        self.kept_ns[account("forward", fate)] += sum(sum(times.values()) for times in lost)
+        lost = self._no_longer_at_risk(lambda step: step >= updates)
+        self.kept_ns[account("forward", fate)] += sum(times.total() for times in lost)
+
+    def _no_longer_at_risk(self, settled: Callable[[int], bool]) -> list[Counter[str]]:
+        """Take out the visits whose steps are `settled`; their times by account."""
+        taken = [times for step, times in self._at_risk if settled(step)]
+        self._at_risk = [(step, times) for step, times in self._at_risk if not settled(step)]
+        for times in taken:
+            self.at_risk_ns.subtract(times)
+        return taken
 
     def _span(self, record: dict[str, Any]) -> None:
         name, depth = record["p"], record.get("d", 0)
