@@ -80,7 +80,7 @@ def judge(
 ) -> Visits:
     """Follow the lineage of the run up to the cut-off.
 
-    In each attempt the lowest rank with a file tells the story; the others add visits that it did not live to write
+    In each attempt the rank whose file goes furthest tells the story; the others add visits that it does not have
     and checkpoints that it did not see committed. Unless the run is `live`, what no checkpoint holds at the end is
     lost, except for a run that declared to keep nothing (`metric_only`).
     """
@@ -90,14 +90,16 @@ def judge(
     rows = 0
     metric_only = any(row.get("what") == "metric_only" for row in decisions)
     for attempt in sorted({source.file.attempt for source in (*ranks, *agents)}):
-        of_attempt = [source for source in ranks if source.file.attempt == attempt]
+        of_attempt = sorted((source for source in ranks if source.file.attempt == attempt), key=_tells_less)
         part = _Part.of(of_attempt, as_of_ns)
         parts.append(part)
         spans[attempt] = (rows, part.step, part.visit)
         others = [agent for agent in agents if agent.file.attempt == attempt]
         story = [*_events(of_attempt[:1], True), *_events(of_attempt[1:], False), *_events(others, False)]
+        if any(event.told and event.row["k"] == "restore" for event in story):
+            story = [event for event in story if event.told or event.row["k"] != "restore"]  # the same by other ranks
         story = [event for event in story if as_of_ns is None or event.t_ns < as_of_ns]
-        seen: set[tuple[str, str, int]] = set()
+        seen: set[tuple[str, str, str]] = set()
         row = 0
         for event in sorted(story, key=lambda event: (event.t_ns, not event.told, event.row["q"])):
             # where in the leader's file, else in time, the event stands among the visits
@@ -187,11 +189,15 @@ class _Event:
     """By the attempt's leader, so that its number orders it among the visits."""
 
 
+def _tells_less(source: Source) -> tuple[int, int]:
+    """Sorts the file that goes furthest first."""
+    return -int(source.file.steps.t1.max(initial=0) + source.offset_ns), source.file.rank or 0
+
+
 def _events(files: Sequence[Source], told: bool) -> Iterator[_Event]:
-    kinds = ("ckpt", "restore", "decision") if told else ("ckpt", "decision")
     for source in files:
         for row in source.file.events:
-            if row.get("k") in kinds and "t" in row:
+            if row.get("k") in ("ckpt", "restore", "decision") and "t" in row:
                 yield _Event(row["t"] + source.offset_ns, row, told)
 
 
@@ -222,14 +228,14 @@ class _Lineage:
             stretch = stretch[~part.skipped[stretch]]
             self._new.append((part.step[stretch], base + stretch))
 
-    def take(self, event: _Event, row: int, seen: set[tuple[str, str, int]]) -> None:
+    def take(self, event: _Event, row: int, seen: set[tuple[str, str, str]]) -> None:
         """A checkpoint or a restore, unless another rank has said the same."""
         fields = event.row
         if fields["k"] == "restore":
             fate = LOST if fields.get("why") in LOST_BY_FAILURE else DISCARDED
             self.restore(event.t_ns, fields["to"], fate, f"restore to {fields['to']}: {fields.get('why')}")
         elif fields["k"] == "ckpt":
-            key = (fields["id"], fields["ph"], fields["s"])
+            key = (fields["id"], fields["ph"], fields.get("tier", ""))
             if key in seen and not event.told:
                 return
             seen.add(key)

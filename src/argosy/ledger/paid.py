@@ -72,7 +72,11 @@ def paid_devices(
     hosts = {source.device.rpartition("/")[2]: source.file.header["host"] for source in files}
     marks: dict[str, list[tuple[int, int, Row]]] = defaultdict(list)
     outside: dict[str, list[Interval]] = defaultdict(list)
-    for row in journal.paid:
+    for number, row in enumerate(journal.paid, start=1):
+        needed = ("dev", "ph", "t", "boot_id", "host") if "ph" in row else ("dev", "t0_wall", "t1_wall")
+        if missing := [key for key in needed if key not in row]:
+            refusals.refuse(f"a paid interval without {', '.join(missing)}", f"paid.jsonl line {number}")
+            continue
         device = f"{row.get('host') or hosts.get(row['dev'], '?')}/{row['dev']}"
         state, basis = row.get("state", "allocated"), row.get("basis", "self_declared")
         if "ph" not in row:
@@ -101,7 +105,9 @@ def _declared(marks: list[tuple[int, int, Row]], signs: list[int]) -> list[Inter
             begin_ns, first = opened
             # closed by nobody: the last sign of life before the next opening
             end_ns = at_ns if not opens else max([begin_ns, *(s for s in signs if s <= at_ns)])
-            intervals.append(Interval(begin_ns, end_ns, first.get("state", "allocated"), first["basis"]))
+            intervals.append(
+                Interval(begin_ns, end_ns, first.get("state", "allocated"), first.get("basis", "self_declared"))
+            )
         opened = (at_ns, row) if opens else None
     return intervals
 

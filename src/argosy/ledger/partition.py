@@ -37,7 +37,7 @@ def partition(segments: Segments, attempts: Sequence[int], by_visit: Ints) -> Ce
         imputed=np.zeros((len(PHYS), len(FATES)), np.int64),
         overlapped=np.zeros(len(PHYS), np.int64),
     )
-    if segments.count:
+    if segments.count and segments.device.intervals:
         _Count(segments, attempts, by_visit, cells).run()
     return cells
 
