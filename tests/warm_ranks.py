@@ -14,10 +14,19 @@ import torch.distributed.checkpoint
 import torch.distributed.checkpoint.state_dict
 import torch.distributed.tensor.parallel
 from torch import nn
-from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 from torch.distributed.tensor.debug import _clear_sharding_prop_cache
 from torch.testing._internal.distributed.fake_pg import FakeStore
+
+
+def product_on_two_axes(mesh: DeviceMesh) -> torch.Tensor:
+    """Norm of a product of matrices that are sharded on both axes of `mesh`."""
+    square = distribute_tensor(torch.ones(4, 4), mesh, [Shard(0), Shard(1)])
+    norm = torch.linalg.vector_norm(square @ square)
+    assert isinstance(norm, DTensor)
+    return norm.full_tensor()
 
 
 def _two_steps() -> None:
@@ -32,6 +41,7 @@ def _two_steps() -> None:
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad()
+    product_on_two_axes(mesh)
     dist.destroy_process_group()
     # DTensor's caches would hand the dead group's name to a mesh of the same shape in a rank.
     _clear_sharding_prop_cache()
