@@ -11,8 +11,10 @@ from growing_run import GrowingRun, S, committed, event, span, step
 from rich.console import Console
 
 from argosy.errors import InputError
-from argosy.journal.reader import read_run
+from argosy.journal.reader import read_rows, read_run
 from argosy.ledger.books import keep_books
+from argosy.ledger.cost import CostCurve
+from argosy.ledger.money import PriceList
 from argosy.ledger.render import render
 from argosy.ledger.report import build_report
 from argosy.ledger.utilisation import flops_per_token
@@ -178,6 +180,18 @@ def test_a_price_change_in_mid_run_is_paid_to_the_nanosecond(killed_once):
     assert sum(Fraction(line.money) for line in report.accounts.values()) == Fraction("0.274")
     assert report.train_curve[2].money == "0.134"  # 14 s and 12 s
     assert report.price_note == "2 prices in USD, by device and time"
+
+
+def test_the_cost_curve_ends_at_the_total(killed_once):
+    killed_once.price("36", from_s=7)
+    books = keep_books(read_run(killed_once.path))
+    prices = PriceList.from_records(read_rows(killed_once.run.price_file))
+    cost_at = CostCurve([(name, device.intervals) for name, device in books.devices.items()], prices)
+    begin = books.attempts[0].start_ns
+    assert cost_at(begin - 1) == (0, "0")
+    assert cost_at(begin + 8 * S) == (16 * S, "0.034")
+    assert cost_at(begin + 12 * S) == cost_at(begin + 15 * S) == (20 * S, "0.074")  # unpaid between the attempts
+    assert cost_at(books.as_of_ns) == (books.paid_ns, build_report(killed_once.path).money)
 
 
 def test_unknown_price_is_not_free(tmp_path):

@@ -5,13 +5,16 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from argosy.errors import Exit
+from argosy.journal.phys import STARTUP
 from argosy.ledger.attempts import Source
 from argosy.ledger.books import AttemptBooks, Books
 from argosy.ledger.fate import DISCARDED, LOST, SKIPPED
 from argosy.ledger.learning import Speed
 from argosy.ledger.report_model import AttemptRow
 
-_PHASES = ("no_process.", "startup.", "warmup", "detect", "teardown")
+_PHASES = ("no_process.before", "no_process.between", *STARTUP, "warmup", "detect", "teardown", "no_process.held")
+"""What an attempt does besides its steps, in the order of time."""
+
 _NO_STEP = Speed(visits=0, tokens=0, own_ns=0, step_time_s=None)
 
 
@@ -48,7 +51,7 @@ def _row(books: Books, attempt: AttemptBooks, leader: Source | None, speed: Spee
         started=datetime.fromtimestamp(attempt.start_ns // 10**9, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         world_size=attempt.world,
         paid_ns=sum(attempt.accounts.values()),
-        phases={name.removeprefix("startup."): ns for name, ns in attempt.phys.items() if name.startswith(_PHASES)},
+        phases={name.removeprefix("startup."): attempt.phys[name] for name in _PHASES if attempt.phys.get(name)},
         visits=int(mine.sum()),
         lost_visits=int(lost.sum()),
         skipped_visits=int((mine & (visits.fate == SKIPPED)).sum()),

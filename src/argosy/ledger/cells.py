@@ -30,7 +30,9 @@ def seconds(ns: int) -> str:
 
 def money_digits(total: Fraction) -> int:
     """Decimals at which an amount of this size is printed."""
-    return 2 if total >= 100 else 4 if total >= Fraction(1, 10) or not total else 6
+    if not total:
+        return 0
+    return 2 if total >= 100 else 4 if total >= Fraction(1, 10) else 6
 
 
 def amount(money: str | None) -> str:
@@ -38,7 +40,7 @@ def amount(money: str | None) -> str:
     if money is None:
         return NOT_KNOWN
     value = Fraction(money)
-    return f"{float(value):,.{money_digits(value)}f}" if value else "0"
+    return f"{float(value):,.{money_digits(value)}f}"
 
 
 def si(value: float) -> str:

@@ -98,6 +98,8 @@ def evaluation_curve(visits: Visits, leaders: Iterable[Source], cost_at: CostAt)
     points = []
     for leader in leaders:
         for event in leader.file.of_kind("eval"):
+            if not {"t", "s"} <= event.keys():
+                continue  # a record of another version, that cannot be placed
             at_ns, updates = event["t"] + leader.offset_ns, event["s"]
             made = np.flatnonzero((visits.step == updates - 1) & (visits.t1_ns <= at_ns))
             if updates and not (len(made) and in_model[made[-1]]):

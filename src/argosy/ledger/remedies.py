@@ -28,7 +28,7 @@ _REMEDIES = {
     "stability.comm_init": "train longer per start; create fewer groups",
     "stability.model_init": "train longer per start",
     "stability.ckpt_load": "put checkpoints on faster storage",
-    "stability.data_seek": "use token shards, which seek in constant time",
+    "stability.data_seek": "prepare data before devices are paid (`argosy data build`); the cache spares the next run",
     "stability.calibrate": "nothing: it is cached, and the next run on this kind of machine skips it",
     "stability.warmup": "train longer per start; this is compile, allocation and first connections",
     "stability.teardown": "write the last checkpoint to faster storage",

@@ -92,7 +92,8 @@ def _title(report: Report) -> Text:
 def _verdict(report: Report) -> RenderableType:
     verdict = report.verdict
     rows = _pairs()
-    rows.add_row(verdict.level, Text(verdict.headline, style=f"bold {LEVEL_COLOUR[verdict.level]}"))
+    level = "" if verdict.level == "undetermined" else verdict.level  # the headline says it with its reason
+    rows.add_row(level, Text(verdict.headline, style=f"bold {LEVEL_COLOUR[verdict.level]}"))
     for line in verdict.evidence:
         rows.add_row("because", line)
     rows.add_row("do", verdict.do)
@@ -155,7 +156,7 @@ def _speed(report: Report) -> RenderableType:
     rows.add_row("tokens/s", f"{number(report.tokens_per_s)} in step windows, all ranks together")
     rows.add_row("MFU", percent(use.mfu) if use.why is None else f"unknown: {use.why}")
     if use.mfu is not None or (use.why and "stale" in use.why):
-        rows.add_row("", _operands(report))
+        rows.add_row("", Text(_operands(report)))
     if use.hfu is not None and use.hfu != use.mfu:
         rows.add_row("HFU", percent(use.hfu))
     fates = [(work.kept_steps, "kept"), (work.at_risk_steps, "at risk")]

@@ -82,7 +82,9 @@ def build_report(run_path: Path, *, tolerant: bool = False) -> Report:
         eval_curve=evaluation_curve(books.visits, leaders.values(), cost_at),
         references=References(corpus.get("gzip_bpb"), corpus.get("xz_bpb"), corpus.get("held_out_bytes")),
         samples=[
-            Sample(row.get("s"), row.get("prompt", ""), row["text"]) for file in files for row in file.of_kind("sample")
+            Sample(row.get("s"), row.get("prompt", ""), row.get("text", ""))
+            for file in files
+            for row in file.of_kind("sample")
         ],
         refusals=books.refusals,
         notes=books.notes,

@@ -23,11 +23,11 @@ class KnownPeak:
 
 def known_peak(records: Iterable[Mapping[str, Any]], dtype: str) -> KnownPeak | None:
     """The newest `peak` record for `dtype`, or None."""
-    fitting = [r for r in records if r.get("k") == "peak" and r.get("dtype") == dtype]
+    fitting = [r for r in records if r.get("k") == "peak" and r.get("dtype") == dtype and r.get("flops_per_s")]
     if not fitting:
         return None
     newest = fitting[-1]
-    return KnownPeak(float(newest["flops_per_s"]), f"{dtype} {newest['src']} {newest['date']}")
+    return KnownPeak(float(newest["flops_per_s"]), " ".join((dtype, newest.get("src", "peak"), newest.get("date", ""))))
 
 
 def flops_per_token(recipe: Recipe, vocab_size: int | None = None) -> int | None:
