@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -138,6 +137,9 @@ def _case(cells: Mapping[str, str], line: int) -> Case:
         micro = min(1.0, batch / dp)
         assumed.append("micro_batch = 1")
     layers_again, core_again = _RECOMPUTE.get(cells.get("recompute", ""), (np.nan, 0.0))
+    if np.isnan(layers_again) and ("recompute" not in cells or cells.get("status")):
+        # A file without the column, or a row that asks whether it fits, means the configuration as it stands
+        layers_again = 0.0
     if cells.get("recompute") == "selective" and zero == 3:  # FSDP programs select whole blocks
         layers_again, core_again = np.nan, 0.0
     if np.isnan(layers_again):
@@ -169,7 +171,8 @@ def _case(cells: Mapping[str, str], line: int) -> Case:
         "balanced": float(family.balanced),
         "grad_bytes": float(family.grad_bytes),
         "master_bytes": float(family.master_bytes),
-        "logits_copies": family.logits_copies,
+        "grad_copy_bytes": float(family.grad_copy_bytes),
+        "logits_bytes": family.logits_bytes,
         "host_scale": float(family.launched),
         "ethernet": float(ethernet),
     }
@@ -185,7 +188,6 @@ def _shape(cells: Mapping[str, str], line: int, assumed: list[str]) -> dict[str,
     if not layers or not hidden:
         return {}
     ffn = get("ffn_hidden") or preset.get("ffn_size") or 4 * hidden
-    gated = cells.get("gated_mlp") or ("no" if ffn == 4 * hidden else "yes")
     heads = get("heads")
     if heads is None:
         heads = preset.get("heads") or hidden / 128
@@ -195,33 +197,32 @@ def _shape(cells: Mapping[str, str], line: int, assumed: list[str]) -> dict[str,
         vocab = GPT2_VOCAB
         assumed.append(f"vocab = {GPT2_VOCAB}")
     kv_heads = get("kv_heads") or preset.get("kv_heads") or heads
+
+    # What a row leaves open, the stated number of parameters decides: gated or not, tied or not
+    gates = {"yes": (True,), "no": (False,)}.get(cells.get("gated_mlp", ""), (ffn != 4 * hidden, ffn == 4 * hidden))
+    ties = (bool(preset.get("tied_embeddings")), not preset.get("tied_embeddings"))
+    choices = [(gated, tied) for gated in gates for tied in ties]
+    params = get("params_b")
+
+    def miss(choice: tuple[bool, bool]) -> float:
+        body = layers * hidden * (hidden * (2 + 2 * kv_heads / heads) + (2 + choice[0]) * ffn)
+        return abs(body + (2 - choice[1]) * vocab * hidden - (params or 0) * 1e9)
+
+    gated, tied = min(choices, key=miss) if params else choices[0]
     return {
         "layers": layers,
         "hidden": hidden,
         "heads": heads,
         "kv_heads": kv_heads,
-        # Most families keep heads of 64 or 128 whatever the width; a row does not state it
         "head_dim": float(preset.get("head_dim") or hidden / heads),
         "ffn": ffn,
         "vocab": vocab,
-        "gated": float(gated == "yes"),
-        "tied": float(_tied(get("params_b"), preset, layers, hidden, ffn, gated == "yes", heads, kv_heads, vocab)),
+        "gated": float(gated),
+        "tied": float(tied),
         "experts": get("moe_experts") or 0.0,
         "topk": get("moe_topk") or 0.0,
         "moe_ffn": get("moe_ffn_hidden") or ffn,
     }
-
-
-def _tied(
-    params_b: float | None, preset: Mapping[str, Any], layers: float, hidden: float, ffn: float, gated: bool,
-    heads: float, kv_heads: float, vocab: float,
-) -> bool:  # fmt: skip
-    """Whether the output layer shares the embedding: which of both counts is nearer to the stated parameters."""
-    if params_b is None:
-        return bool(preset.get("tied_embeddings"))
-    body = layers * hidden * (hidden * (2 + 2 * kv_heads / heads) + (3 if gated else 2) * ffn)
-    counts = [body + ends * vocab * hidden for ends in (1, 2)]
-    return abs(counts[0] - params_b * 1e9) < abs(counts[1] - params_b * 1e9)
 
 
 def _dtype(precision: str, peaks: Mapping[str, float], low: bool, assumed: list[str]) -> str:

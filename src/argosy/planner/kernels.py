@@ -18,13 +18,15 @@ TILE = 128.0 * 256.0
 """Elements of the output tile that one processor computes at a time (large tiles of CUTLASS and cuBLAS)."""
 
 
-def gemm_s(w: Workload, c: Values, m: Array, n: Array, k: Array, flops_per_s: Array) -> Array:
-    """Seconds of one product [m, k] · [k, n].
+def gemm_s(
+    w: Workload, c: Values, flops_per_s: Array, group_size: Array | float, m: Array, n: Array, k: Array
+) -> Array:
+    """Seconds of one product [m, k] · [k, n] of a group of `group_size` equal ones that run in one kernel.
 
     ``2 (m n + wave) (k + fill) / rate``: `wave` is the part of a wave that stays empty on average, `fill` the
     depth over which a tile's pipeline starts and drains. A product is never faster than its operands' transfer.
     """
-    wave = c.wave * w.processors * TILE
+    wave = c.wave * w.processors * TILE / group_size
     compute = 2.0 * (m * n + wave) * (k + c.fill) / flops_per_s
     transfer = 2.0 * (m * k + k * n + m * n) / (w.memory_bytes_per_s * c.memory)
     return np.hypot(compute, transfer)
@@ -54,6 +56,7 @@ def passes_s(w: Workload, c: Values) -> Array:
     residual_ranks = np.where(w.sequence_parallel > 0, w.tp, 1.0)
     width_ffn = np.where(w.experts > 0, w.moe_ffn * np.maximum(w.topk, 1.0), w.ffn) * (1.0 + w.gated)
     bytes_ = 2.0 * w.tokens * (c.residual_passes * w.hidden / residual_ranks + c.ffn_passes * width_ffn / w.tp)
+    bytes_ = bytes_ + 2.0 * w.tokens * c.route_passes * w.topk * w.hidden / residual_ranks * (w.experts > 0)
     bytes_ = bytes_ * np.where(w.fused > 0, 1.0, c.eager)
     quantise = np.where(w.dtype >= 3, c.cast_passes, 0.0) * 2.0 * w.tokens * (2.0 * w.hidden + width_ffn / w.tp)
     return (bytes_ + quantise) / (w.memory_bytes_per_s * c.memory)

@@ -31,10 +31,12 @@ class Software:
     balanced: bool = False
     """Pipeline stages are cut by cost, with the output layer counted as work."""
     grad_bytes: int = 4
+    grad_copy_bytes: int = 0
+    """A second, 16-bit gradient kept beside fp32 accumulation."""
     master_bytes: int = 12
     """Bytes per parameter of the optimizer's state: fp32 weight and two moments."""
-    logits_copies: float = 2.0
-    """Copies of the logits alive at the peak, in units of 4 bytes per logit."""
+    logits_bytes: float = 10.0
+    """Bytes per logit alive at the peak: 16-bit logits, fp32 copy, fp32 gradient. A chunked loss keeps none."""
     launched: bool = True
     """Kernels are launched one by one by the host (no compiled graph)."""
     interleaves: bool = False
@@ -44,7 +46,7 @@ class Software:
 
 
 SOFTWARE = (
-    Software("argosy", ("argosy", "torchtitan"), flash=2, balanced=True, logits_copies=0.0),
+    Software("argosy", ("argosy", "torchtitan"), flash=2, balanced=True, logits_bytes=0.0),
     Software(
         "nanotron",
         ("nanotron",),
@@ -54,7 +56,7 @@ SOFTWARE = (
         overlap_replicas=True,
         blocking_p2p=True,
         balanced=True,
-        logits_copies=2.5,
+        grad_copy_bytes=2,
     ),
     Software(
         "megatron 2021",
@@ -69,10 +71,11 @@ SOFTWARE = (
         ("nemo", "megatron-bridge"),
         overlap_tp=True,
         launched=False,
+        grad_bytes=2,
         interleaves=True,
         low_precision_since=2025,
     ),
-    Software("jax", ("maxtext", "paxml"), launched=False, logits_copies=1.0),
+    Software("jax", ("maxtext", "paxml"), launched=False, logits_bytes=6.0),
     Software("llm-foundry", ("llm-foundry",), flash=1, fused=False, grad_bytes=2),
     Software("fsdp", ("fms-fsdp", "lit-gpt", "fsdp"), flash=2, grad_bytes=2),
     Software("internevo", ("internevo",), flash=2, grad_bytes=2),
@@ -80,7 +83,8 @@ SOFTWARE = (
 )
 """First match wins."""
 
-DEFAULT = Software("unstated", ())
+DEFAULT = Software("unstated", (), flash=2, fused=False, balanced=True, grad_copy_bytes=2)
+"""Plain PyTorch, with what a careful estimate of memory would assume."""
 
 
 def software(framework: str, year: int | None) -> Software:

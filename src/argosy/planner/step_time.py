@@ -67,10 +67,12 @@ def step_time(w: Workload, c: Values) -> StepTime:
     m = w.micro_batches
     is_moe = w.experts > 0
 
-    def linear(rows: Array, wide: Array, deep: Array) -> tuple[Array, Array]:
-        """Forward and both backward products of one linear layer, as (forward, backward)."""
-        forward = gemm_s(w, c, rows, wide, deep, rate)
-        return forward, gemm_s(w, c, rows, deep, wide, rate) + gemm_s(w, c, deep, wide, rows, rate)
+    def linear(
+        rows: Array, wide: Array, deep: Array, group_size: Array | float = 1.0, share: Array | float = 1.0
+    ) -> tuple[Array, Array]:
+        """Seconds of the forward product of one linear layer, and of its two backward products."""
+        of = (w, c, rate * share, group_size)
+        return gemm_s(*of, rows, wide, deep), gemm_s(*of, rows, deep, wide) + gemm_s(*of, deep, wide, rows)
 
     qkv = linear(tokens, w.head_dim * (w.heads + 2.0 * w.kv_heads) / w.tp, h)
     out = linear(tokens, h, w.head_dim * w.heads / w.tp)
@@ -79,7 +81,9 @@ def step_time(w: Workload, c: Values) -> StepTime:
     local_experts = np.where(is_moe, np.maximum(w.experts / w.ep, 1.0), 1.0)
     rows = routed / local_experts
     width = np.where(is_moe, w.moe_ffn, w.ffn) / w.tp
-    up, down = linear(rows, gates * width, h), linear(rows, h, width)
+    # One grouped kernel computes all local experts, so they share its waves, but run below a plain product's rate
+    many = np.where(is_moe, c.grouped, 1.0)
+    up, down = linear(rows, gates * width, h, local_experts, many), linear(rows, h, width, local_experts, many)
     forward = qkv[0] + out[0] + local_experts * (up[0] + down[0])
     backward = qkv[1] + out[1] + local_experts * (up[1] + down[1])
     passes = passes_s(w, c)
@@ -159,9 +163,11 @@ def step_time(w: Workload, c: Values) -> StepTime:
     both = all_reduce_s(dp_group, own_dense * w.grad_bytes, calls) + all_reduce_s(edp_group, own_expert * w.grad_bytes)
     reduce, gather = np.where(sharded, reduce, both), np.where(sharded, gather, 0.0)
     hidden = np.where(w.overlap_dp > 0, c.dp_hidden, 0.0)
-    # the last backwards leave gaps of a pipeline's cool-down, in which transfers run too
-    window = b_micro * (1.0 + (w.pp - 1.0) / w.vpp)
-    dp_plain = np.maximum(reduce - hidden * window, 0.1 * reduce) + np.maximum(gather - hidden * f_micro, 0.1 * gather)
+    # Transfers of a virtual stage start when its last micro-batch is through, while the other stages still work
+    turns = np.where(w.vpp > 1, 1.0 + (np.minimum(m, w.pp) - 1.0) * (w.vpp - 1.0) / w.vpp, 1.0)
+    dp_plain = np.maximum(reduce - hidden * b_micro * turns, 0.1 * reduce) + np.maximum(
+        gather - hidden * f_micro * turns, 0.1 * gather
+    )
     shard_group = group(w, c, w.shard_ranks, stride)
     per_layer = (dense + expert / w.ep) / w.tp
     gather_l = pass_s(shard_group, per_layer * 2.0)

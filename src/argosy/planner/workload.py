@@ -65,7 +65,8 @@ class Workload:
     balanced: Array
     grad_bytes: Array
     master_bytes: Array  # beside the 16-bit copy: fp32 master weight and two moments
-    logits_copies: Array
+    grad_copy_bytes: Array
+    logits_bytes: Array
     host_scale: Array
     # machine
     die: Array  # index into DIES, -1 for a part that a user described
