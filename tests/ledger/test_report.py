@@ -135,6 +135,7 @@ def test_the_text_has_the_same_numbers_verdict_first(killed_once, width):
     text = text_of(report, width)
     assert "\x1b" not in text  # neither colours nor what the model wrote
     assert max(map(len, text.splitlines())) <= width
+    assert not any(line.endswith(" ") for line in text.splitlines())
     assert text.index("stability.lost_work") < text.index("Where 40.0 paid device-seconds went")
     rows = {}
     for line in text.splitlines():
