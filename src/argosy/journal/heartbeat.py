@@ -67,9 +67,13 @@ class HeartbeatPage:
 def read_beat(path: Path) -> Beat | None:
     """The page in a file, or None if nobody has beaten in it yet. Raises InputError if it is no page."""
     content = path.read_bytes()
+    if not content:
+        return None  # made a moment ago
     if len(content) != BYTES:
         raise InputError(f"is no heartbeat page: {len(content)} bytes, not {BYTES}", where=str(path))
     words = memoryview(content).cast("q")
     if words[MONO] == 0:
         return None
+    if words[STATE] not in tuple(State):
+        raise InputError(f"is no heartbeat page: state {words[STATE]}", where=str(path))
     return Beat(words[MONO], words[STEP], State(words[STATE]), words[SEQ], *words[ATTEMPT:])

@@ -168,7 +168,7 @@ class Journal:
     live: bool = False
     """A process holds the run's lock."""
     headless: list[str] = field(default_factory=list)
-    """Files whose header could not be read; they say nothing."""
+    """Files without a readable header, and heartbeat pages that are none; they say nothing."""
     decisions: list[Row] = field(default_factory=list)
 
     @property
@@ -191,7 +191,13 @@ def read_run(path: Path) -> Journal:
             ranks.append(content)
     ranks.sort(key=lambda file: (file.attempt, file.rank))
     agents.sort(key=lambda file: (file.attempt, file.name))
-    beats = [beat for page in (path / "heartbeat").glob("*") if (beat := read_beat(page))]
+    beats = []
+    for page in sorted((path / "heartbeat").glob("*")):
+        try:
+            if beat := read_beat(page):
+                beats.append(beat)
+        except InputError:
+            headless.append(str(page.relative_to(path)))
     return Journal(
         path=path,
         run=next((file.header["run"] for file in (*agents, *ranks)), path.name),

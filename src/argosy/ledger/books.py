@@ -208,7 +208,7 @@ def _last_ns(devices: Sequence[PaidDevice], attended: Sequence[Seat]) -> int:
 
 
 def _notes(journal: Journal) -> list[str]:
-    notes = [f"{name}: no readable header; its time is in unattributed.no_telemetry" for name in journal.headless]
+    notes = [f"{name}: cannot be read; what it knew is in unattributed.no_telemetry" for name in journal.headless]
     for file in journal.files:
         if dropped := sum(row["n"] for row in file.of_kind("drop")):
             notes.append(f"{file.name}: {dropped} records were dropped while it was written")
