@@ -30,6 +30,12 @@ def _train(
     Example:
       argosy train recipes/quickstart.toml --nproc 2
     """
+    from argosy.launch.external import assigned, train_assigned
+
+    place = assigned()
+    if place is not None:  # started by torchrun or srun, as one of several ranks
+        raise typer.Exit(train_assigned(place, recipe, sets or (), run_dir))
+
     from argosy.launch.live import LiveLine
     from argosy.launch.local import train
 

@@ -12,19 +12,14 @@ from pathlib import Path
 
 import torch.distributed as dist
 
-from argosy.errors import StoppedError
+from argosy.errors import StoppedError, UsageError
 
 _POLL_S = 0.002
 
 
-def open_store(rank: int, world_size: int, meeting_file: Path | None, timeout_s: float) -> dist.Store:
-    """The key-value store that all ranks share; `meeting_file` is None under torchrun and srun."""
+def meet(meeting_file: Path, rank: int, world_size: int, timeout_s: float) -> dist.Store:
+    """The key-value store of an attempt whose ranks know only a file."""
     timeout = timedelta(seconds=timeout_s)
-    if meeting_file is None:
-        address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-        # torchrun hosts the store itself; srun leaves it to rank 0.
-        hosted = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-        return dist.TCPStore(*address, world_size, is_master=rank == 0 and not hosted, timeout=timeout)
     if rank == 0:
         store = dist.TCPStore("127.0.0.1", 0, world_size, is_master=True, timeout=timeout, wait_for_workers=False)
         publish = meeting_file.with_suffix(".tmp")
@@ -33,6 +28,23 @@ def open_store(rank: int, world_size: int, meeting_file: Path | None, timeout_s:
         return store
     host, port = _wait_for(meeting_file, timeout_s).rsplit(":", 1)
     return dist.TCPStore(host, int(port), world_size, is_master=False, timeout=timeout, wait_for_workers=False)
+
+
+def named_store(rank: int, world_size: int, timeout_s: float) -> dist.Store:
+    """The key-value store that ``MASTER_ADDR`` and ``MASTER_PORT`` name.
+
+    Raises UsageError when they do not.
+    """
+    try:
+        address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    except (KeyError, ValueError):
+        raise UsageError(
+            "MASTER_ADDR and MASTER_PORT must name the host of rank 0 and a free port of it", where="environment"
+        ) from None
+    # torchrun hosts the store itself; otherwise it is left to rank 0.
+    hosted = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    timeout = timedelta(seconds=timeout_s)
+    return dist.TCPStore(*address, world_size, is_master=rank == 0 and not hosted, timeout=timeout)
 
 
 def _wait_for(meeting_file: Path, timeout_s: float) -> str:

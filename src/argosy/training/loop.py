@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch.optim import Optimizer
 
 from argosy.checkpoint.manifest import Manifest
-from argosy.checkpoint.save import SaveError, keep_only, save, saved_steps
+from argosy.checkpoint.save import SaveError, delete, save, saved_steps
 from argosy.checkpoint.state import Tree
 from argosy.data.batch import Batch
 from argosy.data.loader import Loader
@@ -242,14 +242,15 @@ class Trainer:
             self.recorder.event("ckpt", id=name, s=step, tier="storage", ph="committed")
             self.committed_step = step
             if self.ranks.rank == 0:
-                keep_only(self.checkpoints, self._keep())
+                delete(self.checkpoints, self._surplus())
         self.pace.save_s = time.monotonic() - begin_s
         self.phases.saved(step, folder)
 
-    def _keep(self) -> list[int]:
-        steps = saved_steps(self.checkpoints)
-        surplus = RetentionPolicy.from_recipe(self.recipe.checkpoint).surplus(steps)
-        return [step for step in steps if step not in surplus]
+    def _surplus(self) -> list[int]:
+        """Checkpoints that may go. Steps above the newest commit are damaged ones that were passed over at the start:
+        they are not ours to count, or they would take the place of good ones."""
+        steps = [step for step in saved_steps(self.checkpoints) if step <= self.committed_step]
+        return RetentionPolicy.from_recipe(self.recipe.checkpoint).surplus(steps)
 
 
 def _counts(batches: list[Batch]) -> tuple[int, int, int]:

@@ -12,7 +12,6 @@ from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
 
-import orjson
 import torch
 import torch.distributed as dist
 
@@ -26,6 +25,7 @@ from argosy.data.windows import EvaluationWindows
 from argosy.errors import Exit, UsageError
 from argosy.hardware.peaks import PeakCache
 from argosy.journal.heartbeat import HeartbeatPage
+from argosy.journal.reader import read_rows
 from argosy.journal.recorder import Recorder
 from argosy.journal.schema import Header
 from argosy.layout.layout import Layout, check_batch, check_model
@@ -34,7 +34,7 @@ from argosy.optim.build import build_optimizer
 from argosy.parallel.groups import control_group, use_stamped_groups
 from argosy.parallel.mesh import build_mesh
 from argosy.parallel.program import DTYPES, translate
-from argosy.parallel.rendezvous import open_store
+from argosy.parallel.rendezvous import meet
 from argosy.recipe.schema import Recipe
 from argosy.registry.run_folder import RunFolder
 from argosy.training.loop import Ranks, Trainer
@@ -57,16 +57,17 @@ class Place:
     paid_before_ns: int
     data_folder: Path | None = None
     """Where the launcher prepared the data; None: this process looks for itself."""
-    own_store: bool = True
-    """False when torchrun or srun names the store."""
     first_line_ns: int = 0
     """Monotonic clock when the process ran its first own line."""
     imported_ns: int = 0
     """Monotonic clock when torch was imported."""
 
 
-def train_rank(place: Place, observers: Sequence[Observer] = ()) -> Exit:
-    """Run one rank to its end; its exit code. Raises ArgosyError for what a user can act on."""
+def train_rank(place: Place, observers: Sequence[Observer] = (), store: dist.Store | None = None) -> Exit:
+    """Run one rank to its end; its exit code. Raises ArgosyError for what a user can act on.
+
+    `store` is where the ranks meet; None: at the file of the attempt where rank 0 says so.
+    """
     run = RunFolder.open(place.run_dir)
     recipe = run.recipe()
     layout = Layout.from_recipe(recipe.layout, place.world_size)
@@ -76,7 +77,7 @@ def train_rank(place: Place, observers: Sequence[Observer] = ()) -> Exit:
     recorder = _open_journal(run, recipe, layout, place, device)
     try:
         with Signals() as signals:
-            trainer = _build(run, recipe, layout, place, device, recorder, signals, observers)
+            trainer = _build(run, recipe, layout, place, device, store, recorder, signals, observers)
             gc.freeze()
             gc.enable()
             end = trainer.run()
@@ -131,13 +132,14 @@ def _build(
     layout: Layout,
     place: Place,
     device: torch.device,
+    store: dist.Store | None,
     recorder: Recorder,
     signals: Signals,
     observers: Sequence[Observer],
 ) -> Trainer:
     say = _Voice(place.rank)
     with recorder.span("startup.rendezvous"):
-        group = _join(run, recipe, place, device, recorder)
+        group = _join(run, recipe, place, device, store, recorder)
     with recorder.span("startup.comm_init"):
         mesh = build_mesh(layout, device.type) if group is not None else None
     ranks = Ranks(place.rank, layout.data_rank(place.rank), layout.data_ranks, group, device)
@@ -209,14 +211,14 @@ class _Voice:
 
 
 def _join(
-    run: RunFolder, recipe: Recipe, place: Place, device: torch.device, recorder: Recorder
+    run: RunFolder, recipe: Recipe, place: Place, device: torch.device, store: dist.Store | None, recorder: Recorder
 ) -> dist.ProcessGroup | None:
     """The control group of all ranks; None for a single rank, which needs none."""
     if place.world_size == 1:
         return None
     timeout_s = recipe.resilience.collective_timeout_s
-    meeting = run.attempt_folder(place.attempt) / "store" if place.own_store else None
-    store = open_store(place.rank, place.world_size, meeting, timeout_s)
+    if store is None:
+        store = meet(run.attempt_folder(place.attempt) / "store", place.rank, place.world_size, timeout_s)
     stamped = use_stamped_groups(recorder)
     dist.init_process_group(
         stamped if device.type == "cpu" else f"cpu:{stamped},cuda:nccl",
@@ -277,8 +279,7 @@ def _paid_since_ns(run: RunFolder, place: Place) -> int:
     """When the devices of this host began to be paid for this attempt (monotonic clock)."""
     host = socket.gethostname()
     opened = 0
-    for line in run.paid_file.read_bytes().splitlines():
-        record = orjson.loads(line)
-        if record.get("ph") == "open" and record.get("host") == host and record.get("state") == "allocated":
-            opened = record["t"]
+    for row in read_rows(run.paid_file):
+        if row.get("ph") == "open" and row.get("host") == host and row.get("state") == "allocated":
+            opened = row["t"]
     return opened

@@ -32,9 +32,7 @@ class Speaker:
         ids = self._ids(start, tokens, temperature=temperature, top_k=top_k, seed=seed)
         return self.tokenizer.decode(token for token in ids if token != self.tokenizer.end_of_text)
 
-    def _ids(
-        self, start: list[int], tokens: int, *, temperature: float, top_k: int | None, seed: int
-    ) -> Iterator[int]:
+    def _ids(self, start: list[int], tokens: int, *, temperature: float, top_k: int | None, seed: int) -> Iterator[int]:
         return generate(
             self.model,
             start,
