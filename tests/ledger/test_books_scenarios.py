@@ -100,6 +100,7 @@ def test_b_killed_with_launcher_ends_at_the_last_sign_of_life_however_late_one_a
     assert accounts(run) == expected
     hours_later = keep_books(run.journal(), as_of_ns=WALL + 90_000 * S)
     assert hours_later.paid_ns == 53 * S
+    assert hours_later.accounts == expected
 
 
 def test_c_nested_span_takes_its_time_from_the_outer() -> None:
@@ -579,3 +580,84 @@ def test_held_devices_are_paid_between_attempts() -> None:
     run.agent(2, end + 100 * S).end(t)
     run.paid(end + 100 * S, t)
     assert accounts(run) == {"useful.model_math": 60 * S, "decision.idle_reservation": 100 * S}
+
+
+def test_two_hosts_with_clocks_apart_are_one_run() -> None:
+    run = WrittenRun()
+    run.boots = {"far": "ffffffff-7e2a-4c58-9d3c-0123456789ab"}
+    for host, rank in (("h", 0), ("far", 1)):
+        run.wall_error = 7 * S if host == "far" else 0
+        run.shift = 1_000_000 * S if host == "far" else 0
+        file = run.rank(1, 0, rank, world=2, host=host)
+        t = file.steps(0, 5, 0, 10 * S)
+        if host == "far":
+            file.ckpt(5, t)  # its clock is 7 s ahead; only it saw the commit
+        file.close(t)
+        run.agent(1, 0, world=2, host=host).end(t + S)
+        run.paid(0, t + S, rank, host=host)
+    assert accounts(run) == {"useful.model_math": 100 * S, "stability.teardown": 2 * S}
+
+
+def test_a_commit_from_a_host_whose_clock_is_behind_still_holds_its_steps() -> None:
+    run = WrittenRun()
+    run.boots = {"far": "ffffffff-7e2a-4c58-9d3c-0123456789ab"}
+    for host, rank in (("h", 0), ("far", 1)):
+        run.wall_error = -30 * S if host == "far" else 0
+        file = run.rank(1, 0, rank, world=2, host=host)
+        t = file.steps(0, 5, 0, 10 * S)
+        if host == "far":
+            file.ckpt(5, t)
+        file.close(t)
+        run.agent(1, 0, world=2, host=host).end(t)
+        run.paid(0, t, rank, host=host)
+    assert accounts(run) == {"useful.model_math": 100 * S}
+
+
+def test_spans_of_a_step_share_its_fate_with_what_is_nested_in_them() -> None:
+    run = WrittenRun()
+    rank = run.rank(1, 0)
+    rank.step(0, 0, 10 * S, forward=4 * S).step(1, 10 * S, 20 * S, forward=4 * S)
+    rank.span("compile", S, 5 * S, a={"gc": S}).span("compile", 11 * S, 15 * S, a={"gc": S})
+    rank.ckpt(1, 20 * S).close(20 * S)
+    run.agent(1, 0).end(20 * S)
+    run.paid(0, 20 * S)
+    books = keep_books(run.journal())
+    assert books.accounts == {
+        "useful.model_math": 4 * S,
+        "compute.compile": 3 * S,
+        "compute.gc": S,
+        "unattributed.residual": 2 * S,
+        "stability.lost_work": 10 * S,
+    }
+    assert books.phys["gc"] == 2 * S
+
+
+def test_first_step_under_way_is_lost_and_not_unattributed() -> None:
+    run = WrittenRun()
+    rank = run.rank(1, 0)
+    rank.span("startup.model_init", 0, 2 * S).beat(5 * S)
+    run.agent(1, 0).end(6 * S, exit=70, signal=9)
+    run.paid(0, 6 * S)
+    assert accounts(run) == {"stability.model_init": 2 * S, "stability.lost_work": 3 * S, "stability.detect": S}
+
+
+def test_two_ranks_on_one_device_are_refused() -> None:
+    run = WrittenRun()
+    for rank in (0, 1):
+        run.rank(1, 0, rank, world=2).step(0, 0, S).rows[0]["device"] = "cuda:0"
+    with pytest.raises(Refusal, match="is on h/cuda:0, and so is"):
+        keep_books(run.journal())
+
+
+def test_records_of_other_shapes_are_damage_and_not_a_crash() -> None:
+    run = WrittenRun()
+    rank = run.rank(1, 0)
+    rank.steps(0, 5, 0, 10 * S)
+    rank.put("restore", t=50 * S).put("ckpt", t=50 * S, s="five", id="x", ph="start").put("span", id=9, t0=S)
+    rank.ckpt(5, 50 * S).close(50 * S)
+    run.agent(1, 0).end(50 * S)
+    run.paid(0, 50 * S).paid_rows.append({"k": "paid", "dev": "cpu:7"})
+    books = keep_books(run.journal(), tolerant=True)
+    assert books.accounts == {"useful.model_math": 50 * S}
+    assert "3 damaged lines" in books.notes[0]
+    assert "without t0_wall, t1_wall" in books.refusals[0]

@@ -225,11 +225,13 @@ def read_file(file: Path, name: str = "") -> JournalFile | None:
 
 def collect(rows: Iterable[Row], name: str = "", *, torn_lines: int = 0, torn_end: bool = False) -> JournalFile | None:
     """Sort the records of one file into columns; None without a header. Their order does not matter."""
-    ordered = sorted((row for row in rows if isinstance(row.get("q"), int)), key=lambda row: row["q"])
+    rows = list(rows)
+    ordered = sorted(filter(_is_whole, rows), key=lambda row: row["q"])
+    torn_lines += len(rows) - len(ordered)
     header: Row | None = None
     steps, spans, events = [], [], []
     for row in ordered:
-        kind = row.get("k")
+        kind = row["k"]
         if kind == "step":
             steps.append(row)
         elif kind == "span":
@@ -252,6 +254,33 @@ def collect(rows: Iterable[Row], name: str = "", *, torn_lines: int = 0, torn_en
         last_seq=ordered[-1]["q"],
         torn_lines=torn_lines,
         torn_end=torn_end,
+    )
+
+
+_NUMBERS = {
+    "header": ("q", "t", "wall", "attempt", "world", "proc_start"),
+    "step": ("q", "s", "t0", "t1"),
+    "span": ("q", "id", "t0"),
+    "ckpt": ("q", "t", "s"),
+    "restore": ("q", "t", "to"),
+    "attempt": ("q", "t"),
+    "close": ("q", "t"),
+}
+_NAMES = {
+    "header": ("run", "host", "boot_id"),
+    "span": ("p",),
+    "ckpt": ("id", "ph"),
+    "attempt": ("ph",),
+}
+
+
+def _is_whole(row: Row) -> bool:
+    """Whether a record has what the ledger needs of its kind; one that has not is as good as damaged."""
+    kind = row.get("k")
+    if not isinstance(kind, str):
+        return False
+    return all(type(row.get(key)) is int for key in _NUMBERS.get(kind, ("q",))) and all(
+        type(row.get(key)) is str for key in _NAMES.get(kind, ())
     )
 
 

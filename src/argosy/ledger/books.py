@@ -118,9 +118,15 @@ def keep_books(
     """
     refusals = Refusals(tolerant)
     clock = RunClock(journal)
-    ranks, agents = sources(journal, clock, as_of_ns)
-    attended = seats(ranks, agents, as_of_ns, refusals)
-    visits = judge(ranks, agents, as_of_ns=as_of_ns, live=_goes_on(journal, as_of_ns), decisions=journal.decisions)
+    ranks, agents = sources(journal, clock, None)
+    last_word_ns = max((source.alive_ns for source in (*ranks, *agents)), default=0)
+    # A cut-off in the middle finds a run under way, whatever came later; one after the end changes nothing.
+    cut_ns = as_of_ns if as_of_ns is not None and as_of_ns < last_word_ns else None
+    if cut_ns is not None:
+        ranks, agents = sources(journal, clock, cut_ns)
+    live = journal.live or cut_ns is not None
+    attended = seats(ranks, agents, cut_ns, refusals)
+    visits = judge(ranks, agents, as_of_ns=cut_ns, live=live, decisions=journal.decisions)
     devices = paid_devices(journal, clock, (*ranks, *agents), as_of_ns, refusals)
     if window_ns:
         devices = [device.within(*window_ns) for device in devices]
@@ -131,7 +137,7 @@ def keep_books(
     overlapped = np.zeros(len(PHYS), np.int64)
     device_books, warmups = {}, []
     for device in devices:
-        segments = Segments(device, visits, refusals, live=journal.live, as_of_ns=as_of_ns)
+        segments = Segments(device, visits, refusals, live=live, as_of_ns=cut_ns)
         segments.lay(attended)
         cells = partition(segments, numbers, by_visit)
         by_attempt += cells.by_attempt
@@ -149,7 +155,7 @@ def keep_books(
     books = Books(
         run=journal.run,
         as_of_ns=as_of_ns if as_of_ns is not None else _last_ns(devices, attended),
-        live=journal.live,
+        live=live,
         paid_ns=paid_ns,
         accounts=accounts,
         phys=_named(PHYS, total.sum(axis=1)),
@@ -167,11 +173,6 @@ def keep_books(
     )
     _check(books, total)
     return books
-
-
-def _goes_on(journal: Journal, as_of_ns: int | None) -> bool:
-    """At a cut-off the run was under way, whatever came later."""
-    return journal.live or as_of_ns is not None
 
 
 def _accounts(cells: Ints) -> dict[str, int]:

@@ -102,12 +102,7 @@ def judge(
         seen: set[tuple[str, str, str]] = set()
         row = 0
         for event in sorted(story, key=lambda event: (event.t_ns, not event.told, event.row["q"])):
-            # where in the leader's file, else in time, the event stands among the visits
-            end = (
-                int(np.searchsorted(part.seq[: part.told], event.row["q"]))
-                if event.told
-                else int(np.searchsorted(part.t1_ns[: part.told], event.t_ns, "right"))
-            )
+            end = part.place(event)
             if end > row:
                 lineage.visit(part, row, end, rows)
                 row = end
@@ -135,6 +130,17 @@ class _Part:
     tokens: Ints
     told: int
     """Rows from the leader; those after them are from other ranks."""
+
+    def place(self, event: "_Event") -> int:
+        """Before which row an event stands: in the leader's own file by number, else in time."""
+        if event.told:
+            return int(np.searchsorted(self.seq[: self.told], event.row["q"]))
+        row = int(np.searchsorted(self.t1_ns[: self.told], event.t_ns, "right"))
+        if event.row["k"] == "ckpt":
+            # a checkpoint cannot come before the last step in it; where it seems so, clocks of hosts differ
+            last = np.flatnonzero(self.step[: self.told] == event.row["s"] - 1)[:1] + 1
+            row = max([row, *last.tolist()])
+        return row
 
     @classmethod
     def of(cls, ranks: Sequence[Source], as_of_ns: int | None) -> "_Part":

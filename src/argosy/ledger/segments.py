@@ -200,7 +200,7 @@ class Segments:
             self._add(source.closed_ns, max(source.closed_ns, seat.end_ns), TAIL, P["teardown"])
             return
         alive_ns = min(source.alive_ns, seat.end_ns)
-        running = not seat.ended and (self.live or self.as_of_ns is not None)
+        running = not seat.ended and self.live
         begin_ns = self._under_way_ns(source)
         if begin_ns is not None and begin_ns < alive_ns:
             phys = "torn" if source.cut_short else "unattributed"
