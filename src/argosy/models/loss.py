@@ -94,7 +94,9 @@ class _LinearCrossEntropy(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         hidden_grad, weight_grad = ctx.saved_tensors
         scale = grads[-1]
-        return hidden_grad * scale.to(hidden_grad.dtype), (weight_grad * scale).to(ctx.weight_dtype), None, None, None
+        # In bf16 a factor such as 1 / tokens would be off by up to 0.4 %, for all gradients alike.
+        scaled_hidden = (hidden_grad.to(scale.dtype) * scale).to(hidden_grad.dtype)
+        return scaled_hidden, (weight_grad * scale).to(ctx.weight_dtype), None, None, None
 
 
 def _chunk_rows(weight: Tensor) -> int:
