@@ -9,6 +9,7 @@ import tomllib
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from typing import Any
 
 from argosy.errors import UsageError
 from argosy.hardware.catalogue import catalogue
@@ -28,6 +29,8 @@ class Part:
     """Dense peak by dtype."""
     matmul_flops_per_s: dict[str, float]
     """Best measured rate of a large matrix product by dtype, where somebody published one."""
+    sustained_share: float
+    """Share of peak that large products keep up back to back; see ``parts.toml``."""
     memory_bytes: int
     memory_bytes_per_s: float
     processors: int
@@ -46,6 +49,10 @@ class Part:
     date: str
 
 
+TYPICAL_SHARE = 0.76
+"""Sustained ÷ dense peak where nobody published either: 0.95 of a best product at 0.8 of peak."""
+
+
 @cache
 def parts() -> tuple[Part, ...]:
     """All parts of the catalogue."""
@@ -58,6 +65,8 @@ def parts() -> tuple[Part, ...]:
             die=row["die"],
             peak_flops_per_s=peaks.get(row["id"]) or _tera(row["peak_tflops"]),
             matmul_flops_per_s=_tera(row.get("matmul_tflops", {})),
+            sustained_share=row.get("sustained_share")
+            or _sustained(peaks.get(row["id"]) or _tera(row["peak_tflops"]), row),
             memory_bytes=round(row["memory_gib"] * GIB),
             memory_bytes_per_s=row["memory_gb_s"] * 1e9,
             processors=row["processors"],
@@ -90,6 +99,11 @@ def part(name: str) -> Part:
         do=(f"did you mean {listed}? " if near else "")
         + "otherwise describe it in a cluster file: [part] peak_tflops, memory_gib, memory_gb_s, link_gb_s, nic_gbit_s",
     )
+
+
+def _sustained(peak: dict[str, float], row: dict[str, Any]) -> float:
+    best = row.get("matmul_tflops", {}).get("bf16")
+    return 0.95 * best * 1e12 / peak["bf16"] if best else TYPICAL_SHARE
 
 
 def _tera(table: dict[str, float]) -> dict[str, float]:

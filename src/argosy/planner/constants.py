@@ -131,11 +131,8 @@ class Constants:
 
 
 def gemm_prior(w: Workload) -> Array:
-    """Reachable share of peak before any fit: a little below the best product ever measured on the part.
-
-    8-bit and 4-bit products pay for scaling factors; the shares follow the published ratios of sustained rates.
-    """
-    return w.matmul_share * np.array([0.95, 0.95, 0.95, 0.9, 0.6])[w.dtype.astype(int)]
+    """Reachable share of peak before any fit; 8- and 4-bit products pay for scaling factors and power."""
+    return w.sustained_share * np.array([1.0, 1.0, 1.0, 0.95, 0.75])[w.dtype.astype(int)]
 
 
 def prior_constants() -> Constants:

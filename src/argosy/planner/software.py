@@ -76,9 +76,9 @@ SOFTWARE = (
         low_precision_since=2025,
     ),
     Software("jax", ("maxtext", "paxml"), launched=False, logits_bytes=6.0),
-    Software("llm-foundry", ("llm-foundry",), flash=1, fused=False, grad_bytes=2),
+    Software("llm-foundry", ("llm-foundry",), flash=1, grad_bytes=2),
     Software("fsdp", ("fms-fsdp", "lit-gpt", "fsdp"), flash=2, grad_bytes=2),
-    Software("internevo", ("internevo",), flash=2, grad_bytes=2),
+    Software("internevo", ("internevo",), flash=1, grad_bytes=2),
     Software("megatron", ("megatron",), flash=2),
 )
 """First match wins."""

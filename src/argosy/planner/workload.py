@@ -70,7 +70,7 @@ class Workload:
     host_scale: Array
     # machine
     die: Array  # index into DIES, -1 for a part that a user described
-    matmul_share: Array  # best measured matrix product ÷ peak: stands in where a die has no constant
+    sustained_share: Array  # of peak, kept up by large products: the prior where a die has no constant
     peak_flops_per_s: Array
     bf16_flops_per_s: Array
     memory_bytes: Array
@@ -116,17 +116,12 @@ class Workload:
         return self.pp * self.vpp
 
 
-TYPICAL_MATMUL_SHARE = 0.8
-"""Best matrix product ÷ dense peak where nobody published one: the middle of those in ``parts.toml``."""
-
-
 def machine_fields(part: Part, dtype: str, per_node: float | None, nic_bytes_per_s: float | None) -> dict[str, float]:
     """The machine's share of a row. Raises KeyError when `part` has no such dtype."""
-    measured = {d: part.matmul_flops_per_s[d] / part.peak_flops_per_s[d] for d in part.matmul_flops_per_s}
     domain = part.domain if part.domain > 8 else min(part.domain, per_node or part.per_node)
     return {
         "die": float(DIES.index(part.die)) if part.die in DIES else -1.0,
-        "matmul_share": measured.get(dtype) or measured.get("bf16") or TYPICAL_MATMUL_SHARE,
+        "sustained_share": part.sustained_share,
         "peak_flops_per_s": part.peak_flops_per_s[dtype],
         "bf16_flops_per_s": part.peak_flops_per_s.get("bf16", part.peak_flops_per_s.get("fp16", 0.0)),
         "memory_bytes": float(part.memory_bytes),
