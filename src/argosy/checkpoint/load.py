@@ -7,9 +7,10 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.api import CheckpointException
 
 from argosy.checkpoint.manifest import Manifest, damaged_files, read_manifest
-from argosy.checkpoint.save import saved_steps, step_folder
+from argosy.checkpoint.save import root_cause, saved_steps, step_folder
 from argosy.checkpoint.state import Tree
 from argosy.errors import InputError
 
@@ -63,10 +64,17 @@ def find_on_all_ranks(checkpoints: Path, group: dist.ProcessGroup | None) -> tup
 
 
 def load(folder: Path, tree: Tree, group: dist.ProcessGroup | None) -> None:
-    """Fill the tensors of `tree` in place from the checkpoint in `folder`, whatever layout wrote it."""
+    """Fill the tensors of `tree` in place from the checkpoint in `folder`, whatever layout wrote it.
+
+    Raises InputError on all ranks alike when `folder` lacks a tensor of `tree` or has it in another shape.
+    """
+    reader = dcp.FileSystemReader(folder)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=UserWarning, module="torch.distributed.checkpoint")
-        dcp.load(dict(tree), storage_reader=dcp.FileSystemReader(folder), process_group=group, no_dist=group is None)
+        try:
+            dcp.load(dict(tree), storage_reader=reader, process_group=group, no_dist=group is None)
+        except CheckpointException as error:  # which is no Exception
+            raise InputError(f"cannot be loaded: {root_cause(error)}", where=str(folder)) from error
 
 
 def restore_rng(tree: Tree, rank: int) -> None:

@@ -1,7 +1,7 @@
 """The manifest of a checkpoint: plain data that says what the folder holds and proves that it is whole.
 
 It is written last, before the folder gets its final name, so a folder named ``step-S`` without a readable
-manifest is damaged, not young.
+manifest is damaged, not young. It carries a digest of itself and of every other file: no flipped bit goes unnoticed.
 """
 
 import json
@@ -15,6 +15,7 @@ from argosy.errors import InputError
 
 SCHEMA = "argosy.checkpoint/1"
 FILE_NAME = "manifest.json"
+_OWN_DIGEST = "xxh3_128"
 _CHUNK_BYTES = 1 << 22
 
 
@@ -42,11 +43,12 @@ class Manifest:
     schema: str = SCHEMA
 
     def to_json(self) -> str:
-        return json.dumps(asdict(self), indent=1)
+        values = asdict(self)
+        return json.dumps(values | {_OWN_DIGEST: _digest(values)}, indent=1)
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Raises InputError when the manifest is missing, damaged or of a newer version."""
+    """Raises InputError when the manifest is missing, damaged, of another step or of a newer version."""
     path = folder / FILE_NAME
     try:
         values = json.loads(path.read_bytes())
@@ -54,11 +56,20 @@ def read_manifest(folder: Path) -> Manifest:
             raise InputError(
                 f"checkpoint of version {values['schema']!r}, this Argosy reads {SCHEMA!r}", where=str(path)
             )
-        return Manifest(**values | {"files": {name: FileDigest(**file) for name, file in values["files"].items()}})
+        if values.pop(_OWN_DIGEST) != _digest(values):
+            raise InputError("damaged manifest", where=str(path))
+        manifest = Manifest(**values | {"files": {name: FileDigest(**file) for name, file in values["files"].items()}})
     except OSError as error:
         raise InputError(f"no readable manifest ({error.strerror})", where=str(path)) from error
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise InputError("damaged manifest", where=str(path)) from error
+    if folder.name != f"step-{manifest.step}":
+        raise InputError(f"manifest of step {manifest.step} in a folder of another name", where=str(path))
+    return manifest
+
+
+def _digest(values: dict[str, Any]) -> str:
+    return xxhash.xxh3_128(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 def digest_file(path: Path) -> FileDigest:
@@ -71,9 +82,12 @@ def digest_file(path: Path) -> FileDigest:
 
 
 def damaged_files(folder: Path, manifest: Manifest) -> list[str]:
-    """Names of files that are missing or differ from the manifest."""
-    return [
-        name
-        for name, expected in manifest.files.items()
-        if not (folder / name).is_file() or digest_file(folder / name) != expected
-    ]
+    """Names of files that are missing, cannot be read or differ from the manifest."""
+    return [name for name, expected in manifest.files.items() if not _is_whole(folder / name, expected)]
+
+
+def _is_whole(path: Path, expected: FileDigest) -> bool:
+    try:
+        return digest_file(path) == expected
+    except OSError:
+        return False

@@ -4,20 +4,25 @@ A crash at any moment leaves either the old set of checkpoints or the old set an
 removed and reported on every rank with the first real cause; training may go on.
 """
 
+import contextlib
 import os
+import re
 import shutil
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.api import CheckpointException
 
 from argosy.checkpoint.manifest import FILE_NAME, FileDigest, Manifest, digest_file
 from argosy.checkpoint.state import Tree
 from argosy.errors import ArgosyError
+
+_STEP_FOLDER = re.compile(r"step-(0|[1-9][0-9]*)")
 
 
 class SaveError(ArgosyError):
@@ -37,6 +42,8 @@ def save(checkpoints: Path, tree: Tree, manifest: Manifest, group: dist.ProcessG
     final = step_folder(checkpoints, manifest.step)
     # The generation in the name keeps a late writer of an older attempt out of this one's way.
     draft = checkpoints / f".step-{manifest.step}.g{manifest.generation}.tmp"
+    if rank == 0:
+        _sweep(checkpoints)
     reports = _all_ranks(lambda: _write_shards(draft, tree, group, rank), group)
     if not _errors(reports):
         digests = {name: digest for report in reports for name, digest in report[1].items()}
@@ -53,7 +60,6 @@ def save(checkpoints: Path, tree: Tree, manifest: Manifest, group: dist.ProcessG
 
 
 def _write_shards(draft: Path, tree: Tree, group: dist.ProcessGroup | None, rank: int) -> dict[str, FileDigest]:
-    draft.mkdir(parents=True, exist_ok=True)
     with warnings.catch_warnings():
         # DCP warns that a lone process saves without a process group, which is what is meant here.
         warnings.filterwarnings("ignore", category=UserWarning, module="torch.distributed.checkpoint")
@@ -76,8 +82,8 @@ def _publish(draft: Path, final: Path, manifest: Manifest, rank: int) -> dict[st
             file.flush()
             os.fsync(file.fileno())
         _sync_folder(draft)
-        if final.exists():  # an earlier attempt saved this very step; its bits are the same, ours are newer
-            shutil.rmtree(final)
+        if final.exists():  # damaged, or this step would not have been trained again
+            _remove(final)
         draft.rename(final)
         _sync_folder(final.parent)
     return {}
@@ -98,8 +104,9 @@ def _all_ranks(work: Any, group: dist.ProcessGroup | None) -> list[Report]:
     """Run `work` on each rank and tell every rank how it went on all of them."""
     try:
         report: Report = (None, work())
-    except Exception as error:  # whatever failed, the others must learn of it instead of waiting
-        report = (_root_cause(error), {})
+    # Whatever failed, the others must learn of it instead of waiting. DCP's error is no Exception.
+    except (Exception, CheckpointException) as error:
+        report = (root_cause(error), {})
     if group is None:
         return [report]
     reports: list[Any] = [None] * dist.get_world_size(group)
@@ -111,12 +118,13 @@ def _errors(reports: Sequence[Report]) -> list[str]:
     return [error for error, _ in reports if error]
 
 
-def _root_cause(error: BaseException) -> str:
-    """The system error behind whatever DCP wrapped around it."""
-    for cause in _chain(error):
+def root_cause(error: BaseException) -> str:
+    """The system error behind whatever DCP wrapped around it, else the innermost error; one line."""
+    chain = _chain(error)
+    for cause in chain:
         if isinstance(cause, OSError) and cause.strerror:
             return f"{cause.strerror} ({cause.filename})" if cause.filename else cause.strerror
-    return f"{type(error).__name__}: {error}".splitlines()[0]
+    return f"{type(chain[-1]).__name__}: {chain[-1]}".splitlines()[0]
 
 
 def _chain(error: BaseException) -> list[BaseException]:
@@ -133,19 +141,27 @@ def _chain(error: BaseException) -> list[BaseException]:
     return chain
 
 
-def keep_only(checkpoints: Path, keep: Sequence[int]) -> list[int]:
-    """Delete checkpoints of other steps than `keep`; returns the steps deleted. Foreign names are not touched."""
-    deleted = []
-    for step in saved_steps(checkpoints):
-        if step not in keep:
-            shutil.rmtree(step_folder(checkpoints, step), ignore_errors=True)  # a left-over is harmless
-            deleted.append(step)
-    return deleted
+def delete(checkpoints: Path, steps: Iterable[int]) -> None:
+    """Delete the checkpoints of `steps`. Nothing else is touched, and what cannot be deleted stays."""
+    for step in steps:
+        _remove(step_folder(checkpoints, step))
+
+
+def _remove(folder: Path) -> None:
+    """Take its name from a checkpoint before its files: a kill in between must not leave half of one."""
+    with contextlib.suppress(OSError):
+        shutil.rmtree(folder.rename(folder.with_name(f".{folder.name}.old.tmp")))
+
+
+def _sweep(checkpoints: Path) -> None:
+    """Remove drafts and half-deleted checkpoints that killed attempts left: they take room that this save may need."""
+    for left in checkpoints.glob(".step-*.tmp"):
+        shutil.rmtree(left, ignore_errors=True)
 
 
 def saved_steps(checkpoints: Path) -> list[int]:
-    """Steps that have a folder, newest first."""
+    """Steps that have a folder, newest first. Other names, also ``step-007``, belong to somebody else."""
     if not checkpoints.is_dir():
         return []
-    names = (entry.name.removeprefix("step-") for entry in checkpoints.iterdir() if entry.name.startswith("step-"))
-    return sorted((int(name) for name in names if name.isdecimal()), reverse=True)
+    names = (_STEP_FOLDER.fullmatch(entry.name) for entry in checkpoints.iterdir() if entry.is_dir())
+    return sorted((int(name[1]) for name in names if name), reverse=True)

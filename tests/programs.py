@@ -1,0 +1,89 @@
+"""Small programs for distributed tests: any layout of one decoder, built on real ranks as the engine builds it."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
+
+from argosy.checkpoint.manifest import Manifest
+from argosy.checkpoint.state import Tree, state_tree
+from argosy.layout.layout import Layout
+from argosy.models.build import build
+from argosy.models.decoder import Decoder
+from argosy.optim.build import build_optimizer
+from argosy.parallel.mesh import build_mesh
+from argosy.parallel.program import Program, translate
+from argosy.recipe.schema import LayoutTable, ModelTable, OptimizerTable, PrecisionTable
+
+VOCAB = 61
+SEED = 5
+CPU = torch.device("cpu")
+
+
+def model_table(**fields: object) -> ModelTable:
+    """Two blocks with an odd vocabulary and width: nothing divides evenly by 2, 3 or 4 by chance."""
+    shape = {"layers": 2, "hidden_size": 20, "heads": 2, "kv_heads": 1, "ffn_size": 28, "bias": "qkv", "qk_norm": True}
+    return ModelTable(**{**shape, **fields})
+
+
+@dataclass(frozen=True)
+class Split:
+    """A layout to test."""
+
+    dp: int = 1
+    fsdp: int = 1
+    reshard: bool = True
+    optimizer: OptimizerTable = field(default_factory=lambda: OptimizerTable(kind="adamw", learning_rate=0.01))
+
+    @property
+    def ranks(self) -> int:
+        return self.dp * self.fsdp
+
+    @property
+    def layout(self) -> Layout:
+        table = LayoutTable(dp=self.dp, fsdp=self.fsdp, reshard_after_forward=self.reshard)
+        return Layout.from_recipe(table, self.ranks)
+
+    def __str__(self) -> str:
+        return f"dp{self.dp} fsdp{self.fsdp}" + ("" if self.reshard else " kept")
+
+
+def make_program(split: Split, table: ModelTable, seed: int = SEED) -> Program:
+    """This rank's program with initial weights; needs a default process group when there are several ranks."""
+    layout = split.layout
+    mesh = build_mesh(layout, "cpu") if layout.world_size > 1 else None
+    return translate(build(table, VOCAB), layout, mesh, PrecisionTable(), seed=seed, device=CPU)
+
+
+def make_state(split: Split, table: ModelTable, seed: int = SEED) -> tuple[Program, torch.optim.Optimizer, Tree]:
+    """A program with its optimizer and the tree that a checkpoint takes."""
+    program = make_program(split, table, seed)
+    optimizer = build_optimizer(program.model, split.optimizer)
+    return program, optimizer, state_tree(program.model, optimizer, dist.get_rank() if dist.is_initialized() else 0)
+
+
+def manifest_of(step: int, ranks: int = 1, **training: Any) -> Manifest:
+    """A manifest as the engine hands it to a save."""
+    identity = {"run_id": "r", "generation": 1, "learning_hash": "l", "data_digest": "d", "code_version": "0"}
+    return Manifest(step=step, world_size=ranks, layout={}, created_wall_s=0.0, training=training, files={}, **identity)
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """A copy of the full tensor, gathered from its shards where it has any."""
+    full = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+    return full.detach().clone()
+
+
+def whole_parameters(model: nn.Module) -> dict[str, Tensor]:
+    return {name: whole(parameter) for name, parameter in model.named_parameters()}
+
+
+def reference_model(table: ModelTable, dtype: torch.dtype, seed: int = SEED) -> Decoder:
+    """One process's model with the initial weights, in `dtype` throughout."""
+    program = make_program(Split(), table, seed)
+    model = build(table, VOCAB, dtype, device="cpu").to(dtype)
+    model.load_state_dict(program.model.state_dict())
+    return model
