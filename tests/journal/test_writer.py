@@ -34,6 +34,7 @@ recorder.close()
 
 WRITES_UNTIL_KILLED = """
 import sys
+import time
 from pathlib import Path
 from argosy.journal.heartbeat import HeartbeatPage
 from argosy.journal.recorder import Recorder
@@ -46,7 +47,7 @@ recorder = Recorder(folder / "rank-0.jsonl", header, page)
 step = 0
 while True:
     with recorder.phase("forward"):
-        pass
+        time.sleep(0.0005)
     recorder.end_step(step, loss_tokens=1)
     step += 1
 """

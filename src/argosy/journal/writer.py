@@ -17,9 +17,11 @@ import orjson
 
 ENCODE = orjson.OPT_APPEND_NEWLINE | orjson.OPT_SERIALIZE_NUMPY
 
-BUSY_SHARE = 0.01
-"""A writer that took more than this share of its life drops what may be dropped..."""
-BUSY_ALLOWANCE_NS = 100_000_000
+STALL_NS = 1_000_000
+"""A write that takes longer is a stall, and what is beyond it counts."""
+STALL_SHARE = 0.01
+"""A writer that stalled for more than this share of its life drops what may be dropped..."""
+STALL_ALLOWANCE_NS = 100_000_000
 """...after this much."""
 
 Record = tuple[str, dict[str, Any]]
@@ -35,7 +37,7 @@ class Writer:
         self._handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         self._lock = threading.Lock()
         self._opened_ns = time.monotonic_ns()
-        self._spent_ns = 0
+        self._stalled_ns = 0
         self._dropped = 0
         self._why = ""
         self._torn = False
@@ -49,7 +51,7 @@ class Writer:
         """Append records with one write; either all or none of them count as written."""
         with self._lock:
             begin = time.monotonic_ns()
-            if droppable and self._spent_ns > BUSY_ALLOWANCE_NS + BUSY_SHARE * (begin - self._opened_ns):
+            if droppable and self._stalled_ns > STALL_ALLOWANCE_NS + STALL_SHARE * (begin - self._opened_ns):
                 return self._drop(len(records), "slow storage")
             try:
                 seq = self.last_seq + self._dropped
@@ -63,7 +65,7 @@ class Writer:
             except OSError as error:
                 return self._drop(len(records) - bool(self._dropped), os.strerror(error.errno or 0))
             finally:
-                self._spent_ns += time.monotonic_ns() - begin
+                self._stalled_ns += max(0, time.monotonic_ns() - begin - STALL_NS)
             self.last_seq, self._dropped = seq, 0
             return True
 
