@@ -38,7 +38,7 @@ class Layout:
     """Outermost first; neighbours in rank differ in the last axis."""
     zero: Literal[0, 1, 2, 3] = 0
     """What the fsdp axis shards: nothing, optimizer state, and gradients, and parameters."""
-    schedule: Literal["none", "gpipe", "1f1b"] = "none"
+    schedule: Literal["none", "gpipe", "1f1b", "interleaved_1f1b", "looped_bfs", "zero_bubble", "zbv"] = "none"
     virtual_stages: int = 1
     """Stages of the model on one pipeline rank."""
     stage_layers: tuple[int, ...] | None = None
@@ -173,8 +173,12 @@ class Layout:
             yield f"schedule {self.schedule!r} does not go with pp {self.pp}"
         if self.pp == 1 and self.virtual_stages > 1:
             yield "virtual_stages above 1 needs pp above 1"
-        if self.virtual_stages > 1:
+        if self.virtual_stages > 1 and self.schedule in ("gpipe", "1f1b", "zero_bubble"):
             yield f"schedule {self.schedule!r} has one stage per rank, so virtual_stages must be 1"
+        if self.schedule == "zbv" and self.virtual_stages != 2:
+            yield "schedule 'zbv' has two stages per rank, so virtual_stages must be 2"
+        if self.schedule in ("interleaved_1f1b", "looped_bfs") and self.virtual_stages < 2:
+            yield f"schedule {self.schedule!r} needs virtual_stages above 1"
         if self.stage_layers is not None and (len(self.stage_layers) != self.stages or min(self.stage_layers) < 1):
             yield f"stage_layers must give at least 1 block for each of {self.stages} stages"
         if self.micro_batch_sequences is not None and self.micro_batch_sequences < 1:

@@ -1,0 +1,112 @@
+"""Time of a pipeline schedule: the very action lists that the engine runs, played with given durations."""
+
+from collections import defaultdict, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from argosy.errors import UsageError
+from argosy.layout.action import Kind
+from argosy.layout.interleaved import VIRTUAL_BUILDERS
+from argosy.layout.schedule import BUILDERS, Schedule
+from argosy.layout.zero_bubble import zbv, zero_bubble
+
+
+@dataclass(frozen=True)
+class StageTimes:
+    """Seconds of one stage on one micro-batch."""
+
+    forward_s: float
+    backward_s: float
+    """Both parts of the backward."""
+    weights_share: float = 0.5
+    """Part of the backward that only weight gradients need."""
+
+
+@dataclass(frozen=True)
+class Played:
+    """One step of a pipeline, played."""
+
+    total_s: float
+    busy_s: tuple[float, ...]
+    """Computing time of each rank."""
+
+    @property
+    def bubble_s(self) -> float:
+        """Idle time of the busiest rank."""
+        return self.total_s - max(self.busy_s)
+
+
+def play(schedule: Schedule, stages: Sequence[StageTimes], transfer_s: float = 0.0) -> Played:
+    """Run all lists: computations take their stage's time, a transfer arrives `transfer_s` after it was sent.
+
+    Sends cost the sender nothing and a receive waits, as the executor does it. Returns the time at which the last
+    rank has done its last computation.
+    """
+    owner = schedule.stage_rank()
+    clock = [0.0] * len(schedule.ranks)
+    busy = [0.0] * len(schedule.ranks)
+    place = [0] * len(schedule.ranks)
+    mail: dict[tuple[int, int], deque[float]] = defaultdict(deque)
+    finished: dict[tuple[int, Kind, int | None], float] = {}
+    runnable = deque(range(len(schedule.ranks)))
+    while runnable:
+        rank = runnable.popleft()
+        actions = schedule.ranks[rank]
+        while place[rank] < len(actions):
+            action = actions[place[rank]]
+            stage, kind, micro = action.stage, action.kind, action.micro_batch
+            if kind in (Kind.RECV_F, Kind.RECV_B):
+                source = owner[stage - 1 if kind is Kind.RECV_F else stage + 1]
+                if not mail[source, rank]:
+                    break
+                clock[rank] = max(clock[rank], mail[source, rank].popleft())
+            elif kind in (Kind.SEND_F, Kind.SEND_B):
+                target = owner[stage + 1 if kind is Kind.SEND_F else stage - 1]
+                mail[rank, target].append(clock[rank] + transfer_s)
+                runnable.append(target)
+            elif kind in (Kind.F, Kind.B, Kind.I, Kind.W):
+                t = stages[stage]
+                seconds = {
+                    Kind.F: t.forward_s,
+                    Kind.B: t.backward_s,
+                    Kind.I: t.backward_s * (1.0 - t.weights_share),
+                    Kind.W: t.backward_s * t.weights_share,
+                }[kind]
+                clock[rank] += seconds
+                busy[rank] += seconds
+                finished[stage, kind, micro] = clock[rank]
+            place[rank] += 1
+    return Played(max(clock), tuple(busy))
+
+
+SCHEDULES = ("gpipe", "1f1b", "interleaved_1f1b", "looped_bfs", "zero_bubble", "zbv")
+"""All that can be built and played."""
+
+
+@cache
+def build(name: str, ranks: int, virtual_stages: int, micro_batches: int) -> Schedule:
+    """The schedule called `name`. Raises UsageError for an unknown one."""
+    one: dict[str, Callable[[int, int], Schedule]] = {**BUILDERS, "zero_bubble": zero_bubble, "zbv": zbv}
+    if name in one:
+        return one[name](ranks, micro_batches)
+    if name in VIRTUAL_BUILDERS:
+        return VIRTUAL_BUILDERS[name](ranks, virtual_stages, micro_batches)
+    raise UsageError(f"unknown schedule {name!r}", where="layout.schedule", do=f"use one of {', '.join(SCHEDULES)}")
+
+
+def step_s(
+    name: str, ranks: int, virtual_stages: int, micro_batches: int, stages: Sequence[StageTimes], transfer_s: float
+) -> float:
+    """Seconds of a step of many micro-batches, without playing them all.
+
+    Once full, a pipeline repeats itself, so the time grows by the same amount with each further round of `ranks`
+    micro-batches: two short plays give the start, the end and the slope.
+    """
+    few = 3 * ranks
+    if micro_batches <= 4 * ranks:
+        return play(build(name, ranks, virtual_stages, micro_batches), stages, transfer_s).total_s
+    few += micro_batches % ranks
+    first = play(build(name, ranks, virtual_stages, few), stages, transfer_s).total_s
+    second = play(build(name, ranks, virtual_stages, few + ranks), stages, transfer_s).total_s
+    return first + (second - first) * (micro_batches - few) / ranks
