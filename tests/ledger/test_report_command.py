@@ -105,4 +105,4 @@ def test_foreign_files_in_a_run_are_said_and_do_no_harm(finished, capsys):
     (finished.path / "events" / "attempt-old").mkdir()
     code, text, err = argosy(capsys, "report", str(finished.path))
     assert (code, err) == (0, "")
-    assert "rank-7.jsonl: no readable header" in text
+    assert "rank-7.jsonl: cannot be read" in text

@@ -86,6 +86,8 @@ class Books:
     """Records left out, in tolerant books; otherwise the first one raises."""
     notes: list[str] = field(default_factory=list)
     """What a reader of the books should know: files without header, dropped records."""
+    slices: list[dict[str, int]] = field(default_factory=list)
+    """Accounts cut by time: before the first edge, between two, from the last on."""
 
     @property
     def restarts(self) -> int:
@@ -109,11 +111,13 @@ def keep_books(
     as_of_ns: int | None = None,
     tolerant: bool = False,
     window_ns: tuple[int, int] | None = None,
+    edges_ns: Sequence[int] = (),
 ) -> Books:
     """Account for everything that was paid until `as_of_ns` (run time; everything there is if None).
 
     With `window_ns` only what was paid in [from, until) is counted, with the fates of the whole run; the books of
-    adjacent windows sum to those of their union. Raises :class:`~argosy.ledger.refusals.Refusal` naming the record
+    adjacent windows sum to those of their union. `edges_ns` (run time, ascending) cut the accounts into `slices` that
+    sum to the whole. Raises :class:`~argosy.ledger.refusals.Refusal` naming the record
     for what cannot be true; tolerant books leave it out, with its time in `unattributed.torn`, and list it.
     """
     refusals = Refusals(tolerant)
@@ -135,14 +139,16 @@ def keep_books(
     by_attempt = np.zeros((max(len(numbers), 1), len(PHYS), len(FATES)), np.int64)
     imputed = np.zeros((len(PHYS), len(FATES)), np.int64)
     overlapped = np.zeros(len(PHYS), np.int64)
+    by_slice = np.zeros((len(edges_ns) + 1, len(PHYS), len(FATES)), np.int64)
     device_books, warmups = {}, []
     for device in devices:
         segments = Segments(device, visits, refusals, live=live, as_of_ns=cut_ns)
         segments.lay(attended)
-        cells = partition(segments, numbers, by_visit)
+        cells = partition(segments, numbers, by_visit, edges_ns)
         by_attempt += cells.by_attempt
         imputed += cells.imputed
         overlapped += cells.overlapped
+        by_slice += cells.by_slice
         warmups += segments.warmups
         device_books[device.name] = DeviceBooks(
             device.paid_ns, tuple(device.intervals), _accounts(cells.by_attempt.sum(axis=0))
@@ -170,7 +176,10 @@ def keep_books(
         warmups=warmups,
         refusals=refusals.found,
         notes=_notes(journal),
+        slices=[_accounts(cells) for cells in by_slice],
     )
+    assert (by_slice.sum(axis=0) == total).all(), "the slices do not sum to the whole"
+    assert by_slice.min(initial=0) >= 0, "a cell of a slice is negative"
     _check(books, total)
     return books
 
