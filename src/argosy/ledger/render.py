@@ -5,8 +5,7 @@ Works at 80 columns and up. Colours come from a palette that colour-blind reader
 terminal rich prints the same text plain. ``n/a`` means unknown; 0 means zero.
 """
 
-from collections.abc import Iterator, Mapping
-from fractions import Fraction
+from collections.abc import Iterator
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
@@ -14,14 +13,12 @@ from rich.table import Table
 from rich.text import Text
 
 from argosy.ledger.cells import (
-    NOT_KNOWN,
     amount,
     bar,
     counts,
     decimal,
     duration,
     length,
-    money_digits,
     number,
     percent,
     printable,
@@ -29,8 +26,8 @@ from argosy.ledger.cells import (
     si,
     sparkline,
 )
-from argosy.ledger.money import largest_remainder, shares
-from argosy.ledger.report_model import LAYERS, Line, Point, Report
+from argosy.ledger.report_model import Point, Report
+from argosy.ledger.waterfall import waterfall
 
 COLOUR = {
     "paid": "default",
@@ -48,7 +45,6 @@ LEVEL_COLOUR = {
     "alarm": "#d55e00",
     "undetermined": "#999999",
 }
-LAYER_TITLE = {"comm": "communication"}
 SHOWN_ATTEMPTS = 6
 SHOWN_EVALS = 8
 
@@ -112,35 +108,17 @@ def _waterfall(report: Report, console: Console) -> RenderableType:
     table.add_column(report.currency or "money", justify="right")
     table.add_column("", no_wrap=True)
     bar_width = max(10, min(60, console.width - 58))
-    share = {name: f"{float(part):.1f}" for name, part in shares(_ns(report.accounts)).items()}
-    layer_share = _sums_by_layer(shares(_ns(report.accounts)))
-    money = _money_column(report)
     block = "#" if not console.encoding.lower().startswith("utf") else "█"
-
-    def row(name: str, line: Line, share_text: str, money_text: str, start_ns: int, layer: str, bold: bool) -> None:
-        tail = " ~" if line.imputed_ns else ""
-        picture = bar(start_ns, start_ns + line.ns, report.paid_ns, bar_width, block)
-        style = "bold" if bold else ""
+    for row in waterfall(report):
+        whole = row.account is None
+        name = f"{'' if whole else '  '}{row.title}{' ~' if row.line.imputed_ns else ''}"
+        picture = bar(row.start_ns, row.start_ns + row.line.ns, report.paid_ns, bar_width, block)
+        style = "bold" if whole else ""
+        cells = (name, seconds(row.line.ns), row.share, row.money)
         table.add_row(
-            Text(name + tail, style=style),
-            Text(seconds(line.ns), style=style),
-            Text(share_text, style=style),
-            Text(money_text, style=style),
-            Text(picture, style=COLOUR[layer] if bold else f"dim {COLOUR[layer]}"),
+            *(Text(cell, style=style) for cell in cells),
+            Text(picture, style=COLOUR[row.layer] if whole else f"dim {COLOUR[row.layer]}"),
         )
-
-    whole = Line(report.paid_ns, 1.0, report.money)
-    row("paid", whole, "100.0" if report.paid_ns else NOT_KNOWN, money["paid"], 0, "paid", True)
-    end_ns = report.paid_ns
-    for layer in LAYERS:
-        line = report.layers[layer]
-        end_ns -= line.ns
-        title = LAYER_TITLE.get(layer, layer)
-        row(title, line, f"{float(layer_share.get(layer, 0)):.1f}", money[layer], end_ns, layer, True)
-        start_ns = end_ns
-        for name, account in _accounts_of(report, layer):
-            row(f"  {name.partition('.')[2]}", account, share[name], money[name], start_ns, layer, False)
-            start_ns += account.ns
     notes = [f"as of {report.as_of}; {report.basis}", report.price_note, *report.notes]
     if any(line.imputed_ns for line in report.accounts.values()):
         notes.append("~ partly imputed: closed from outside, not measured")
@@ -261,36 +239,6 @@ def _samples(report: Report) -> RenderableType:
 
 
 # -- helpers of the blocks ---------------------------------------------------------------------------
-
-
-def _money_column(report: Report) -> dict[str, str]:
-    """Money of paid, layers and accounts at one precision, rounded so that the printed column sums up."""
-    known = {name: Fraction(line.money) for name, line in report.accounts.items() if line.money is not None}
-    if report.money is None:
-        column = {name: amount(line.money) for name, line in (report.accounts | report.layers).items()}
-        return column | {"paid": NOT_KNOWN}
-    digits = money_digits(Fraction(report.money))
-    cents = largest_remainder({name: value * 10**digits for name, value in known.items()})
-    by_layer = _sums_by_layer({name: Fraction(value) for name, value in cents.items()})
-    whole = {"paid": sum(by_layer.values(), Fraction(0))} | {name: by_layer.get(name, Fraction(0)) for name in LAYERS}
-    return {name: f"{float(value) / 10**digits:,.{digits}f}" for name, value in (cents | whole).items()}
-
-
-def _sums_by_layer(parts: Mapping[str, Fraction]) -> dict[str, Fraction]:
-    sums: dict[str, Fraction] = {}
-    for name, part in parts.items():
-        layer = name.partition(".")[0]
-        sums[layer] = sums.get(layer, Fraction(0)) + part
-    return sums
-
-
-def _accounts_of(report: Report, layer: str) -> list[tuple[str, Line]]:
-    inside = [(name, line) for name, line in report.accounts.items() if name.partition(".")[0] == layer and line.ns]
-    return sorted(inside, key=lambda item: (-item[1].ns, item[0]))
-
-
-def _ns(lines: Mapping[str, Line]) -> dict[str, int]:
-    return {name: line.ns for name, line in lines.items()}
 
 
 def _operands(report: Report) -> str:

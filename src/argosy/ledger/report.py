@@ -14,7 +14,10 @@ from argosy.ledger.clocks import RunClock
 from argosy.ledger.cost import CostCurve, account_money
 from argosy.ledger.learning import evaluation_curve, last_of_kind, speed, training_curve
 from argosy.ledger.money import PriceList, money_text
+from argosy.ledger.paid import paid_devices
+from argosy.ledger.refusals import Refusals
 from argosy.ledger.report_model import LAYERS, Identity, Line, References, Report, Sample, Utilisation, Work
+from argosy.ledger.timeline import SLICES, RunHours, time_line
 from argosy.ledger.utilisation import flops_per_token, known_peak, utilisation
 from argosy.ledger.verdict import judge
 from argosy.recipe.flops import parameter_count
@@ -40,8 +43,11 @@ def build_report(run_path: Path, *, tolerant: bool = False) -> Report:
     if not journal.files:
         unread = f", and none of {len(journal.headless)} journal files can be read" if journal.headless else ""
         raise InputError(f"nothing to report: no attempt has begun{unread}", where=str(run_path))
-    books = keep_books(journal, tolerant=tolerant)
-    leaders = _leaders(journal)
+    ranks, agents = sources(journal, RunClock(journal), None)
+    hours = _run_hours(journal, [*ranks, *agents], tolerant)
+    edges_ns = [hours.back(at) for at in hours.edges(SLICES)[1:-1]]
+    books = keep_books(journal, tolerant=tolerant, edges_ns=edges_ns)
+    leaders = _first_of_each_attempt(ranks)
     files = [leader.file for leader in leaders.values()]
     prices = PriceList.from_records(journal.prices, where=str(run.price_file))
     nanos, total_nanos = account_money(journal, books, prices, tolerant=tolerant)
@@ -86,6 +92,7 @@ def build_report(run_path: Path, *, tolerant: bool = False) -> Report:
             for file in files
             for row in file.of_kind("sample")
         ],
+        timeline=time_line(books, leaders, _first_of_each_attempt(agents), hours),
         refusals=books.refusals,
         notes=books.notes,
     )
@@ -96,13 +103,17 @@ def utc(wall_ns: int) -> str:
     return datetime.fromtimestamp(wall_ns // 10**9, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _leaders(journal: Journal) -> dict[int, Source]:
-    """The lowest rank of each attempt, in order: it says what is the same on all ranks."""
-    ranks, _ = sources(journal, RunClock(journal), None)
-    leaders: dict[int, Source] = {}
-    for source in ranks:  # by attempt and rank
-        leaders.setdefault(source.file.attempt, source)
-    return leaders
+def _run_hours(journal: Journal, files: Sequence[Source], tolerant: bool) -> RunHours:
+    devices = paid_devices(journal, RunClock(journal), files, None, Refusals(tolerant))
+    return RunHours(interval for device in devices for interval in device.intervals)
+
+
+def _first_of_each_attempt(files: Sequence[Source]) -> dict[int, Source]:
+    """The lowest rank, or the first host's agent, of each attempt in order: it says what is the same on all."""
+    first: dict[int, Source] = {}
+    for source in files:  # by attempt, and rank or name
+        first.setdefault(source.file.attempt, source)
+    return first
 
 
 def _accounts(books: Books, nanos: Mapping[str, int | None]) -> dict[str, Line]:

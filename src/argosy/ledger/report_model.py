@@ -7,6 +7,7 @@ exact nanos, shares are ratios of paid time. Unknown is ``None``, and a ``why`` 
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from argosy.ledger.timeline import TimeLine
 from argosy.ledger.verdict import Verdict
 
 SCHEMA = "argosy.report/1"
@@ -160,6 +161,7 @@ class Report:
     eval_curve: list[Point]
     references: References
     samples: list[Sample]
+    timeline: TimeLine
     refusals: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     """What a reader should know of the journal: damaged lines, dropped records."""
