@@ -146,7 +146,7 @@ def _build(
     with recorder.span("startup.calibrate"):
         compute = recipe.precision.compute
         peak = matmul_peak(compute, DTYPES[compute], device, group, PeakCache())
-        recorder.event("peak", dtype=compute, flops_per_s=peak.flops_per_s, src="measured here", date=peak.measured_on)
+        recorder.event("peak", **peak.record())
     with recorder.span("startup.data_seek"):
         data = prepare(recipe) if place.data_folder is None else open_data(place.data_folder, recipe)
         loader = Loader(data.train, recipe.data.sequence_length, recipe.batch_sequences, recipe.run.seed)
