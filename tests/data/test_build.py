@@ -1,4 +1,5 @@
 import gzip
+import itertools
 import json
 import lzma
 import multiprocessing
@@ -13,7 +14,8 @@ from texts import Texts
 
 from argosy.data import build as build_module
 from argosy.data.build import TokenizerSpec, build_data_set, read_manifest
-from argosy.data.files import build_folder
+from argosy.data.corpus import Document, split_hash
+from argosy.data.files import build_folder, locked
 from argosy.data.inspect import inspect
 from argosy.data.shards import TokenShards
 from argosy.data.textfiles import TextFiles
@@ -74,8 +76,9 @@ def test_copies_of_a_text_fall_on_the_same_side(tmp_path):
 
 
 def test_one_document_cannot_dominate_the_held_out_text(tmp_path):
-    giant = "x" * 20_000
-    folder = make(tmp_path / "out", Texts((*CORPUS.texts, giant)), TokenizerSpec("bytes"), share=0.3)
+    texts = (f"{number} " * 10_000 for number in itertools.count())
+    giant = next(text for text in texts if split_hash(Document("", text, text.encode())) < 0.1 * 2**64)
+    folder = make(tmp_path / "out", Texts((*CORPUS.texts, giant)), TokenizerSpec("bytes"), share=0.1)
     assert giant in set(documents_of(folder, "train"))
 
 
@@ -193,6 +196,32 @@ def test_of_processes_that_race_one_builds_and_all_find_it(tmp_path):
     assert sorted(built.get(timeout=5) for _ in racers) == [False, False, False, True]
     assert os.listdir(tmp_path) == ["out"]
     assert os.listdir(tmp_path / "out") == ["whole"]
+
+
+def _hold(path, outcomes):
+    with locked(path, lambda: None):
+        alone = path.with_name("alone")
+        try:
+            alone.touch(exist_ok=False)
+        except FileExistsError:
+            outcomes.put(False)
+            return
+        time.sleep(0.05)
+        alone.unlink()
+    outcomes.put(True)
+
+
+def test_only_one_process_holds_a_lock_although_its_file_goes_away(tmp_path):
+    context = multiprocessing.get_context("fork")
+    outcomes = context.Queue()
+    holders = [context.Process(target=_hold, args=(tmp_path / "lock", outcomes)) for _ in range(6)]
+    for holder in holders:
+        holder.start()
+        time.sleep(0.03)  # some come while another holds it, some while its file is being removed
+    assert all(outcomes.get(timeout=20) for _ in holders)
+    for holder in holders:
+        holder.join(20)
+    assert os.listdir(tmp_path) == []
 
 
 def test_a_killed_build_leaves_nothing_that_looks_whole_and_the_next_one_succeeds(tmp_path):

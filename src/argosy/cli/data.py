@@ -79,10 +79,19 @@ def _show(found: dict[str, Any], as_json: bool) -> None:
     from rich import box
     from rich.console import Console
     from rich.markup import escape
-    from rich.table import Table
+    from rich.table import Column, Table
 
     source, tokenizer, baselines = found["source"], found["tokenizer"], found["baselines"]
-    table = Table("", "documents", "tokens", "bytes", "bytes/token", "shards", "digest", box=box.SIMPLE_HEAD)
+    table = Table(
+        "",
+        "documents",
+        "tokens",
+        "bytes",
+        "bytes/token",
+        "shards",
+        Column("digest", overflow="fold"),
+        box=box.SIMPLE_HEAD,
+    )
     for part, split in found["splits"].items():
         table.add_row(
             part.replace("_", "-"),

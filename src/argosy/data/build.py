@@ -23,7 +23,7 @@ from argosy.data.corpus import Corpus, Document
 from argosy.data.files import build_folder, digest_json, fsync, read_json, write_json
 from argosy.data.scan import Scan, scan, split
 from argosy.data.shards import SHARD_TOKENS, ShardWriter, TokenShards
-from argosy.data.tokenizer import PATTERN, Kind, Tokenizer
+from argosy.data.tokenizer import SPLIT, Kind, Tokenizer
 from argosy.errors import InputError
 
 SCHEMA = "argosy.dataset/1"
@@ -53,7 +53,7 @@ class TokenizerSpec:
     def key(self) -> dict[str, Any]:
         """Everything that determines the tokenizer, given the text."""
         if self.kind == "bpe":
-            return {"bpe": self.vocab_size, "pattern": PATTERN, "library": tokenizers.__version__}
+            return {"bpe": self.vocab_size, "split": SPLIT, "library": tokenizers.__version__}
         if self.kind == "file":
             assert self.path is not None
             return {"file": Tokenizer.load(self.path).digest}
