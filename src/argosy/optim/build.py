@@ -15,10 +15,10 @@ def build_optimizer(model: nn.Module, table: OptimizerTable, fused: bool | None 
     State is in the parameters' dtype. Build it after the parameters are where they shall stay.
     """
     groups = decay_groups(model, table.weight_decay)
-    implementation: dict[str, Any] = {"fused": True} if fused is not False else {"foreach": True}
     if table.kind == "sgd":
-        # For SGD without momentum, L2 and decoupled decay are the same rule.
-        return torch.optim.SGD(groups, lr=table.learning_rate, **implementation)
+        # Without momentum, L2 and decoupled decay are the same rule. The fused kernel does not know DTensor.
+        return torch.optim.SGD(groups, lr=table.learning_rate, foreach=True)
+    implementation: dict[str, Any] = {"fused": True} if fused is not False else {"foreach": True}
     return torch.optim.AdamW(
         groups, lr=table.learning_rate, betas=(table.beta1, table.beta2), eps=table.eps, **implementation
     )
