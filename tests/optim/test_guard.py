@@ -110,12 +110,12 @@ def test_a_non_finite_gradient_leaves_no_trace(bad, kind):
     assert_same(*runs)
 
 
-def sharded_updates():
+def sharded_updates(kind):
     """Three clipped updates and a poisoned one between them, of a model sharded over all ranks."""
     model = make_model()
     mesh = torch.distributed.init_device_mesh("cpu", (torch.distributed.get_world_size(),))
     fully_shard(model, mesh=mesh)
-    optimizer = build_optimizer(model, TABLE)
+    optimizer = build_optimizer(model, TABLE.model_copy(update={"kind": kind}))
     applied = []
     for step in (1, 2, "bad", 3):
         whole = make_model()
@@ -129,13 +129,14 @@ def sharded_updates():
 
 
 @pytest.mark.dist
-def test_sharded_updates_equal_those_of_one_process():
+@pytest.mark.parametrize("kind", ["adamw", "sgd"])
+def test_sharded_updates_equal_those_of_one_process(kind):
     model = make_model()
-    optimizer = build_optimizer(model, TABLE)
+    optimizer = build_optimizer(model, TABLE.model_copy(update={"kind": kind}))
     for step in (1, 2, 3):
         set_gradients(model, step)
         update(model, optimizer)
-    for applied, weights in run_ranks(2, sharded_updates):
+    for applied, weights in run_ranks(2, sharded_updates, kind):
         assert applied == [True, True, False, True]
         for ours, expected in zip(weights, model.parameters(), strict=True):
             torch.testing.assert_close(ours, expected.detach())
