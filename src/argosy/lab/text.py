@@ -57,7 +57,8 @@ def print_backtest(content: dict[str, Any], console: Console | None = None) -> N
     if total["origins"]:
         console.print(
             f"{total['forecasts']} forecasts at {total['origins']} origins: "
-            f"mean error {total['mean_absolute_error']:.3%}, 90 % interval held {total['coverage_90']:.1%} (50 %: {total['coverage_50']:.1%}), "
+            f"mean error {total['mean_absolute_error']:.3%}, "
+            f"90 % interval held {total['coverage_90']:.1%} (50 %: {total['coverage_50']:.1%}), "
             f"mean half width {total['mean_half_width_90']:.3%}"
         )
 
