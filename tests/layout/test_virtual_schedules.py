@@ -1,4 +1,4 @@
-"""Schedules with several stages per rank, and with split backwards: valid by construction, theory's bubble and memory."""
+"""Schedules with several stages per rank, and with split backwards: valid when built, memory as theory says."""
 
 import pytest
 from hypothesis import given, settings

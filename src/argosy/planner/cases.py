@@ -154,6 +154,7 @@ def _case(cells: Mapping[str, str], line: int) -> Case:
         "tp": tp,
         "pp": pp,
         "vpp": vpp,
+        "bubble_share": 1.0,
         "cp": cp,
         "ep": ep,
         "zero": float(zero),

@@ -37,7 +37,12 @@ class Played:
         return self.total_s - max(self.busy_s)
 
 
-def play(schedule: Schedule, stages: Sequence[StageTimes], transfer_s: float = 0.0) -> Played:
+def play(
+    schedule: Schedule,
+    stages: Sequence[StageTimes],
+    transfer_s: float = 0.0,
+    on_action: Callable[[int, Kind, int, float, float], None] | None = None,
+) -> Played:
     """Run all lists: computations take their stage's time, a transfer arrives `transfer_s` after it was sent.
 
     Sends cost the sender nothing and a receive waits, as the executor does it. Returns the time at which the last
@@ -48,7 +53,6 @@ def play(schedule: Schedule, stages: Sequence[StageTimes], transfer_s: float = 0
     busy = [0.0] * len(schedule.ranks)
     place = [0] * len(schedule.ranks)
     mail: dict[tuple[int, int], deque[float]] = defaultdict(deque)
-    finished: dict[tuple[int, Kind, int | None], float] = {}
     runnable = deque(range(len(schedule.ranks)))
     while runnable:
         rank = runnable.popleft()
@@ -73,9 +77,10 @@ def play(schedule: Schedule, stages: Sequence[StageTimes], transfer_s: float = 0
                     Kind.I: t.backward_s * (1.0 - t.weights_share),
                     Kind.W: t.backward_s * t.weights_share,
                 }[kind]
+                if on_action is not None and micro is not None:
+                    on_action(rank, kind, micro, clock[rank], clock[rank] + seconds)
                 clock[rank] += seconds
                 busy[rank] += seconds
-                finished[stage, kind, micro] = clock[rank]
             place[rank] += 1
     return Played(max(clock), tuple(busy))
 

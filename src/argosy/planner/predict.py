@@ -67,7 +67,7 @@ class Prediction:
         """What to improve first: memory if it is tight, else the largest term beside compute, if that is large."""
         if self.fit[index] != FITS:
             return "memory"
-        terms = {name: float(value[index]) for name, value in self.time.__dict__.items()}
+        terms = {name: float(getattr(self.time, name)[index]) for name in BINDING}
         compute = terms.pop("compute")
         worst = max(terms, key=lambda name: terms[name])
         return BINDING[worst] if terms[worst] > 0.25 * compute else BINDING["compute"]

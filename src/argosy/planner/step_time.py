@@ -26,6 +26,8 @@ class StepTime:
     dp_comm: Array
     optimizer: Array
     host: Array
+    head: Array
+    """Of `compute`: output layer and loss of one micro-batch."""
 
     @property
     def total(self) -> Array:
@@ -135,8 +137,7 @@ def step_time(w: Workload, c: Values) -> StepTime:
     )
 
     # -- pipeline -----------------------------------------------------------------------------------------
-    steady = m * longest
-    bubble = (w.pp - 1.0) * mean_rank / w.vpp + m * (longest - mean_rank)
+    bubble = w.bubble_share * (w.pp - 1.0) * mean_rank / w.vpp + m * (longest - mean_rank)
     hop_group = group(w, c, np.where(w.pp > 1, 2.0, 1.0), w.gpus / w.pp)
     hop = np.where(
         w.pp > 1,
@@ -195,7 +196,7 @@ def step_time(w: Workload, c: Values) -> StepTime:
         dp_comm=dp_comm,
         optimizer=optimizer,
         host=per_rank_layers * floor,
+        head=head,
     )
-    assert np.allclose(steady, m * longest)
     jitter = c.jitter * np.log2(np.maximum(1.0, w.gpus / w.domain))
     return StepTime(**{**terms.__dict__, "host": terms.host + jitter * terms.total})

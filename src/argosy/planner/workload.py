@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from argosy.hardware.parts import Part, parts
 
 Array = NDArray[np.float64]
+Index = NDArray[np.int64]
 
 DTYPES = ("fp32", "fp16", "bf16", "fp8", "fp4")
 """Values of :attr:`Workload.dtype` are indices into this."""
@@ -47,6 +48,7 @@ class Workload:
     tp: Array
     pp: Array
     vpp: Array
+    bubble_share: Array  # bubble relative to 1F1B's of as many virtual stages: below 1 where backwards are split
     cp: Array
     ep: Array
     zero: Array

@@ -1,0 +1,179 @@
+"""One layout in full: its terms of time and memory, its collectives, a picture of its pipeline."""
+
+import re
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from argosy.errors import UsageError
+from argosy.hardware.cluster import Cluster
+from argosy.layout.action import Kind
+from argosy.layout.inventory import Inventory, inventory
+from argosy.layout.layout import Layout, check_batch, check_model
+from argosy.layout.schedule import Schedule
+from argosy.planner.answer import links
+from argosy.planner.explain import Term, terms
+from argosy.planner.pipeline import build
+from argosy.planner.predict import BINDING
+from argosy.planner.question import Question
+from argosy.planner.search import Found, found_for, played_step_s, search, to_record
+
+DRAWN_MICRO_BATCHES = 8
+"""More would not fit a terminal; the pattern repeats."""
+
+
+@dataclass(frozen=True)
+class Detail:
+    """Everything about layout `index` of `found`."""
+
+    found: Found
+    index: int
+    layout: Layout
+    inventories: tuple[Inventory, ...]
+    """Of the first rank of each pipeline rank."""
+    memory_terms: list[Term]
+    time_terms: dict[str, float]
+    """Seconds by term, largest first; they add up to the step time."""
+    played_s: float
+    """Step time with the pipeline played action by action."""
+    picture: list[str]
+
+    def to_json(self) -> dict[str, Any]:
+        return to_record(self.found, self.index) | {
+            "schema": 1,
+            "time_s": self.time_terms,
+            "played_step_time_s": self.played_s,
+            "memory": [asdict(term) for term in self.memory_terms],
+            "links": links(self.layout, self.found.cluster),
+            "ranks": [asdict(i) | {"collectives": [asdict(c) for c in i.collectives]} for i in self.inventories],
+            "schedule": self.picture,
+        }
+
+
+def detail(question: Question, cluster: Cluster, layout_text: str | None) -> Detail:
+    """`layout_text` on `cluster`, or the best layout where it is None.
+
+    Raises UsageError for degrees that do not fit the model, the batch or the number of accelerators.
+    """
+    if layout_text is None:
+        found = search(question, cluster)
+        index = found.best
+    else:
+        layout = parse_layout(layout_text, question, cluster)
+        found, index = found_for(question, cluster, layout), 0
+    layout = found.layout(index)
+    time = found.prediction.time
+    terms_s = {BINDING[name]: float(getattr(time, name)[index]) for name in BINDING}
+    schedule = _schedule(layout, question)
+    per_rank = layout.world_size // layout.pp
+    return Detail(
+        found=found,
+        index=index,
+        layout=layout,
+        inventories=tuple(
+            inventory(
+                question.model,
+                question.vocab_size,
+                layout,
+                batch_sequences=question.batch_sequences,
+                sequence_length=question.sequence_length,
+                compute_bytes=4 if question.dtype == "fp32" else 2,
+                schedule=schedule,
+                rank=layout.rank({"pp": p}) if layout.pp > 1 else 0,
+            )
+            for p in range(layout.pp)
+            if per_rank
+        ),
+        memory_terms=terms(found.prediction.memory, index),
+        time_terms=dict(sorted(((k, v) for k, v in terms_s.items() if v > 0), key=lambda item: -item[1])),
+        played_s=played_step_s(found, index),
+        picture=draw(layout),
+    )
+
+
+def parse_layout(text: str, question: Question, cluster: Cluster) -> Layout:
+    """The layout that words like ``tp=8,pp=2,micro_batch=1`` mean; ranks that are left go to fsdp."""
+    values: dict[str, Any] = {}
+    known = {"tp", "pp", "cp", "dp", "fsdp", "zero", "virtual_stages", "micro_batch", "recompute", "schedule"}
+    for word in filter(None, re.split(r"[,\s]+", text)):
+        name, _, value = word.partition("=")
+        if name not in known or not value:
+            raise UsageError(
+                f"{word!r} is not understood", where="--layout", do=f"write NAME=VALUE of {', '.join(sorted(known))}"
+            )
+        values[name] = value if name in ("recompute", "schedule") else _integer(value, name)
+    tp, pp, cp = (values.get(axis, 1) for axis in ("tp", "pp", "cp"))
+    rest, left = divmod(cluster.count, tp * pp * cp)
+    if left or not rest:
+        raise UsageError(
+            f"tp {tp} · pp {pp} · cp {cp} does not divide {cluster.count} accelerators",
+            where="--layout",
+            do=f"use {cluster.count // (tp * pp * cp) * tp * pp * cp or tp * pp * cp} accelerators, or other degrees",
+        )
+    dp = values.get("dp", 1 if "fsdp" not in values else rest // max(1, values["fsdp"]))
+    fsdp = values.get("fsdp", rest // dp)
+    if dp * fsdp != rest:
+        raise UsageError(f"dp {dp} · fsdp {fsdp} is not the {rest} ranks that are left", where="--layout")
+    virtual = values.get("virtual_stages", 1)
+    schedule: Any
+    schedule = values.get("schedule") or ("none" if pp == 1 else "interleaved_1f1b" if virtual > 1 else "1f1b")
+    micro = values.get("micro_batch", 1)
+    layout = Layout(
+        dp=dp,
+        fsdp=fsdp,
+        tp=tp,
+        pp=pp,
+        cp=cp,
+        zero=values.get("zero", 0 if fsdp == 1 else 3),
+        schedule=schedule,
+        virtual_stages=virtual,
+        micro_batch_sequences=micro,
+        recompute=values.get("recompute", "none"),
+        compile=True,
+        reshard_after_forward=values.get("zero", 3) == 3,
+    )
+    check_model(layout, question.model, question.sequence_length)
+    check_batch(layout, question.batch_sequences)
+    return layout
+
+
+def draw(layout: Layout) -> list[str]:
+    """One line per pipeline rank: what it does in each unit of time, forwards as digits, backwards as letters."""
+    if layout.pp == 1:
+        return []
+    m = -(-DRAWN_MICRO_BATCHES // layout.pp) * layout.pp
+    if layout.schedule == "zbv":
+        m = max(m, 2 * layout.pp)
+    if layout.pp * layout.virtual_stages * m > 2000:
+        return []
+    schedule = build(layout.schedule, layout.pp, layout.virtual_stages, m)
+    return picture(schedule)
+
+
+def picture(schedule: Schedule) -> list[str]:
+    """Unit times (F, I, W: 1; B: 2) of a schedule as text; ``·`` is idle."""
+    from argosy.planner.pipeline import StageTimes, play
+
+    marks: list[dict[int, str]] = [{} for _ in schedule.ranks]
+
+    def note(rank: int, kind: Kind, micro: int, start: float, end: float) -> None:
+        mark = {Kind.F: str(micro % 10), Kind.W: "w"}.get(kind, chr(ord("a") + micro % 26))
+        for unit in range(round(start), round(end)):
+            marks[rank][unit] = mark
+
+    total = play(schedule, [StageTimes(1.0, 2.0)] * schedule.stages, on_action=note).total_s
+    return ["".join(row.get(unit, "·") for unit in range(round(total))) for row in marks]
+
+
+def _schedule(layout: Layout, question: Question) -> Schedule | None:
+    if layout.pp == 1:
+        return None
+    share = question.batch_sequences // layout.data_ranks
+    return build(layout.schedule, layout.pp, layout.virtual_stages, share // (layout.micro_batch_sequences or share))
+
+
+def _integer(text: str, name: str) -> int:
+    if not text.isdigit() or int(text) < (0 if name == "zero" else 1):
+        raise UsageError(f"{name} must be a whole number, not {text!r}", where="--layout")
+    return int(np.int64(text))
