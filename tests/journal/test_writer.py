@@ -114,11 +114,14 @@ def test_sigkill_loses_at_most_the_last_record(tmp_path: Path) -> None:
         folder.mkdir()
         process = subprocess.Popen([sys.executable, "-c", WRITES_UNTIL_KILLED, str(folder)])
         page = folder / "heartbeat"
-        while not (page.exists() and (beat := read_beat(page)) and beat.step > 100):
-            time.sleep(0.005)
-        time.sleep(dice.uniform(0, 0.05))
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+        try:
+            while not (page.exists() and (beat := read_beat(page)) and beat.step > 50):
+                assert process.poll() is None
+                time.sleep(0.005)
+            time.sleep(dice.uniform(0, 0.05))
+        finally:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
         beat, file = read_beat(page), read_file(folder / "rank-0.jsonl")
         assert beat is not None
         assert file is not None

@@ -4,7 +4,7 @@ Letters are those of research/ledger.md 1.1, where the leading tool of the field
 """
 
 import pytest
-from written import WALL, S, WrittenRun
+from written import BOOT, WALL, S, WrittenRun
 
 from argosy.ledger.books import Books, keep_books
 from argosy.ledger.refusals import Refusal
@@ -618,6 +618,7 @@ def test_spans_of_a_step_share_its_fate_with_what_is_nested_in_them() -> None:
     rank = run.rank(1, 0)
     rank.step(0, 0, 10 * S, forward=4 * S).step(1, 10 * S, 20 * S, forward=4 * S)
     rank.span("compile", S, 5 * S, a={"gc": S}).span("compile", 11 * S, 15 * S, a={"gc": S})
+    rank.span("eval", 18 * S, 19 * S)  # evaluation is no part of the step that it interrupts
     rank.ckpt(1, 20 * S).close(20 * S)
     run.agent(1, 0).end(20 * S)
     run.paid(0, 20 * S)
@@ -627,9 +628,12 @@ def test_spans_of_a_step_share_its_fate_with_what_is_nested_in_them() -> None:
         "compute.compile": 3 * S,
         "compute.gc": S,
         "unattributed.residual": 2 * S,
-        "stability.lost_work": 10 * S,
+        "stability.lost_work": 9 * S,
+        "compute.eval": S,
     }
     assert books.phys["gc"] == 2 * S
+    assert books.crosstab["gc", "lost_failure"] == S
+    assert books.crosstab["eval", "none"] == S
 
 
 def test_first_step_under_way_is_lost_and_not_unattributed() -> None:
@@ -661,3 +665,18 @@ def test_records_of_other_shapes_are_damage_and_not_a_crash() -> None:
     assert books.accounts == {"useful.model_math": 50 * S}
     assert "3 damaged lines" in books.notes[0]
     assert "without t0_wall, t1_wall" in books.refusals[0]
+
+
+def test_a_live_run_is_paid_until_it_is_read_even_if_its_ranks_hang() -> None:
+    run = WrittenRun(live=True)
+    rank = run.rank(1, 0)
+    rank.steps(0, 5, 0, 10 * S)
+    rank.ckpt(5, 50 * S).beat(52 * S, 5)
+    run.agent(1, 0)
+    run.paid(0, None)
+    journal = run.journal()
+    journal.read_at = (BOOT, 600 * S)
+    books = keep_books(journal)
+    assert books.accounts == {"useful.model_math": 50 * S, "unattributed.residual": 550 * S}
+    journal.live = False
+    assert keep_books(journal).paid_ns == 52 * S

@@ -14,6 +14,7 @@ import orjson
 from numpy.typing import NDArray
 
 from argosy.errors import InputError
+from argosy.journal.clock import boot_id, mono_ns
 from argosy.journal.heartbeat import Beat, read_beat
 from argosy.journal.liveness import is_held
 from argosy.journal.phys import PHYS
@@ -166,7 +167,9 @@ class Journal:
     beats: dict[tuple[int, int], Beat]
     """By attempt and rank."""
     live: bool = False
-    """A process holds the run's lock."""
+    """A process of this host holds the run's lock."""
+    read_at: tuple[str, int] | None = None
+    """Boot id and monotonic ns of this moment: if the run is live, its launcher is alive then."""
     headless: list[str] = field(default_factory=list)
     """Files without a readable header, and heartbeat pages that are none; they say nothing."""
     decisions: list[Row] = field(default_factory=list)
@@ -207,6 +210,7 @@ def read_run(path: Path) -> Journal:
         prices=read_rows(path / "price.jsonl"),
         beats={(beat.attempt, beat.rank): beat for beat in beats},
         live=is_held(path / "lock"),
+        read_at=(boot_id(), mono_ns()),
         headless=headless,
         decisions=read_rows(path / "decisions.jsonl"),
     )

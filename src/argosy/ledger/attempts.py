@@ -28,6 +28,11 @@ class Source:
     """Records are missing at the end: a torn line, or the heartbeat knows of records that the file has not."""
 
     @property
+    def wrote_end(self) -> bool:
+        """An agent that saw its attempt end."""
+        return any(row["ph"] == "end" for row in self.file.of_kind("attempt"))
+
+    @property
     def device(self) -> str:
         return f"{self.file.header['host']}/{self.file.header['device']}"
 
@@ -63,6 +68,13 @@ def sources(journal: Journal, clock: RunClock, as_of_ns: int | None) -> tuple[li
     """Rank files and agent files that exist at the cut-off."""
     ranks = [_source(file, journal.beats.get((file.attempt, file.rank)), clock, as_of_ns) for file in journal.ranks]  # type: ignore[arg-type]
     agents = [_source(file, None, clock, as_of_ns) for file in journal.agents]
+    if journal.live and journal.read_at and as_of_ns is None:
+        # the launcher of a live run is alive while it is read, though it writes nothing meanwhile
+        boot, now_ns = journal.read_at
+        last = max((file.attempt for file in journal.files), default=0)
+        for agent in agents:
+            if agent and agent.file.attempt == last and agent.file.header["boot_id"] == boot and not agent.wrote_end:
+                agent.alive_ns = max(agent.alive_ns, now_ns + agent.offset_ns)
     return [s for s in ranks if s], [s for s in agents if s]
 
 
