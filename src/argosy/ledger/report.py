@@ -1,12 +1,13 @@
 """Builds the report of a run: books, money, speed and learning, put side by side."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from argosy.errors import InputError
-from argosy.journal.reader import Journal, JournalFile, read_run
+from argosy.journal.reader import Journal, JournalFile, Row, read_run
 from argosy.ledger.attempt_rows import attempt_rows, how_it_ended
 from argosy.ledger.attempts import Source, sources
 from argosy.ledger.books import Books, keep_books
@@ -32,14 +33,16 @@ _BASIS = {
 }
 
 
-def build_report(run_path: Path, *, tolerant: bool = False) -> Report:
-    """The report of the run in folder `run_path` as it stands now.
+def build_report(run_path: Path, *, tolerant: bool = False, paid: Sequence[Row] | None = None) -> Report:
+    """The report of the run in folder `run_path` as it stands now; `paid` are rows that replace those of its paid file.
 
     Raises InputError when it is no run, has no attempt yet, or has records that contradict each other; with
     `tolerant` those are left out and listed, their time in `unattributed.torn`.
     """
     run = RunFolder.open(run_path)
     journal = read_run(run.path)
+    if paid is not None:
+        journal = replace(journal, paid=list(paid))
     if not journal.files:
         unread = f", and none of {len(journal.headless)} journal files can be read" if journal.headless else ""
         raise InputError(f"nothing to report: no attempt has begun{unread}", where=str(run_path))
