@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from argosy.checkpoint.folders import saved_steps
 from argosy.checkpoint.load import find, load
 from argosy.checkpoint.manifest import FILE_NAME, damaged_files, read_manifest
-from argosy.checkpoint.save import delete, save, saved_steps
+from argosy.checkpoint.save import delete, save
 from argosy.errors import InputError
 from programs import Split, make_state, manifest_of, model_table
 

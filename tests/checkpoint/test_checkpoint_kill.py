@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from argosy.checkpoint.folders import saved_steps
 from argosy.checkpoint.load import find
 from argosy.checkpoint.manifest import damaged_files, read_manifest
-from argosy.checkpoint.save import delete, save, saved_steps
+from argosy.checkpoint.save import delete, save
 from programs import Split, make_state, manifest_of, model_table
 
 MOMENTS = ("open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "shutil.rmtree")

@@ -9,8 +9,9 @@ import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.api import CheckpointException
 
+from argosy.checkpoint.folders import saved_steps, step_folder
 from argosy.checkpoint.manifest import Manifest, damaged_files, read_manifest
-from argosy.checkpoint.save import root_cause, saved_steps, step_folder
+from argosy.checkpoint.save import root_cause
 from argosy.checkpoint.state import Tree
 from argosy.errors import InputError
 

@@ -6,7 +6,6 @@ removed and reported on every rank with the first real cause; training may go on
 
 import contextlib
 import os
-import re
 import shutil
 import warnings
 from collections.abc import Iterable, Sequence
@@ -16,27 +15,30 @@ from typing import Any
 
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint import SavePlanner
 from torch.distributed.checkpoint.api import CheckpointException
 
+from argosy.checkpoint.folders import step_folder
 from argosy.checkpoint.manifest import FILE_NAME, FileDigest, Manifest, digest_file
 from argosy.checkpoint.state import Tree
 from argosy.errors import ArgosyError
-
-_STEP_FOLDER = re.compile(r"step-(0|[1-9][0-9]*)")
 
 
 class SaveError(ArgosyError):
     """A checkpoint that could not be written; earlier ones are untouched."""
 
 
-def step_folder(checkpoints: Path, step: int) -> Path:
-    return checkpoints / f"step-{step}"
-
-
-def save(checkpoints: Path, tree: Tree, manifest: Manifest, group: dist.ProcessGroup | None) -> Path:
+def save(
+    checkpoints: Path,
+    tree: Tree,
+    manifest: Manifest,
+    group: dist.ProcessGroup | None,
+    planner: SavePlanner | None = None,
+) -> Path:
     """Write `tree` as ``step-S`` below `checkpoints`; collective over `group` (None for a single rank).
 
-    `manifest.files` is filled in here. Returns the final folder. Raises :class:`SaveError` on all ranks alike.
+    `manifest.files` is filled in here. A `planner` may deliver tensors that `tree` only describes.
+    Returns the final folder. Raises :class:`SaveError` on all ranks alike.
     """
     rank = dist.get_rank(group) if group is not None else 0
     final = step_folder(checkpoints, manifest.step)
@@ -44,7 +46,7 @@ def save(checkpoints: Path, tree: Tree, manifest: Manifest, group: dist.ProcessG
     draft = checkpoints / f".step-{manifest.step}.g{manifest.generation}.tmp"
     if rank == 0:
         _sweep(checkpoints)
-    reports = _all_ranks(lambda: _write_shards(draft, tree, group, rank), group)
+    reports = _all_ranks(lambda: _write_shards(draft, tree, group, rank, planner), group)
     if not _errors(reports):
         digests = {name: digest for report in reports for name, digest in report[1].items()}
         reports = _all_ranks(lambda: _publish(draft, final, replace(manifest, files=digests), rank), group)
@@ -59,13 +61,16 @@ def save(checkpoints: Path, tree: Tree, manifest: Manifest, group: dist.ProcessG
     return final
 
 
-def _write_shards(draft: Path, tree: Tree, group: dist.ProcessGroup | None, rank: int) -> dict[str, FileDigest]:
+def _write_shards(
+    draft: Path, tree: Tree, group: dist.ProcessGroup | None, rank: int, planner: SavePlanner | None
+) -> dict[str, FileDigest]:
     with warnings.catch_warnings():
         # DCP warns that a lone process saves without a process group, which is what is meant here.
         warnings.filterwarnings("ignore", category=UserWarning, module="torch.distributed.checkpoint")
         dcp.save(
             dict(tree),
             storage_writer=dcp.FileSystemWriter(draft, sync_files=True),
+            planner=planner,
             process_group=group,
             no_dist=group is None,
         )
@@ -157,11 +162,3 @@ def _sweep(checkpoints: Path) -> None:
     """Remove drafts and half-deleted checkpoints that killed attempts left: they take room that this save may need."""
     for left in checkpoints.glob(".step-*.tmp"):
         shutil.rmtree(left, ignore_errors=True)
-
-
-def saved_steps(checkpoints: Path) -> list[int]:
-    """Steps that have a folder, newest first. Other names, also ``step-007``, belong to somebody else."""
-    if not checkpoints.is_dir():
-        return []
-    names = (_STEP_FOLDER.fullmatch(entry.name) for entry in checkpoints.iterdir() if entry.is_dir())
-    return sorted((int(name[1]) for name in names if name), reverse=True)

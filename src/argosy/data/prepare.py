@@ -63,9 +63,13 @@ def prepare(recipe: Recipe, say: Say = lambda line: None) -> Prepared:
         UsageError: the recipe's tokenizer is not the one that ``data.source`` was built with.
         StoppedError: the disk is full.
     """
+    return open_data(data_folder(recipe, say), recipe, verify=True)
+
+
+def data_folder(recipe: Recipe, say: Say = lambda line: None) -> Path:
+    """Where the recipe's data lies; that of the standard library is built on first use."""
     source = recipe.data.source
-    folder = _stdlib_folder(recipe, say) if source == "stdlib" else Path(source).expanduser()
-    return open_data(folder, recipe, verify=True)
+    return _stdlib_folder(recipe, say) if source == "stdlib" else Path(source).expanduser()
 
 
 def open_data(folder: Path, recipe: Recipe, *, verify: bool = False) -> Prepared:

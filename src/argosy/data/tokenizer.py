@@ -110,6 +110,10 @@ class Tokenizer:
         """Text of token ids; end-of-text shows as its name, broken UTF-8 as U+FFFD."""
         return self._inner.decode([int(token) for token in ids], skip_special_tokens=False)
 
+    def token_id(self, token: str) -> int | None:
+        """Id of the token that is called `token`, such as ``<|im_end|>``; None if there is none."""
+        return self._inner.token_to_id(token)
+
     @cached_property
     def token_bytes(self) -> NDArray[np.int64]:
         """[vocab_size] bytes of text that each token stands for; 0 for special tokens."""

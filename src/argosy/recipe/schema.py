@@ -77,9 +77,21 @@ class RunTable(Table):
 
 class InitTable(Table):
     from_: str | None = knob(
-        None, "learn", "folder to start from: a run (RUN or RUN@STEP) or a checkpoint; empty means random", alias="from"
+        None,
+        "learn",
+        "start from the weights of a run (RUN or RUN@STEP), a checkpoint, an imported folder or one of Hugging Face; "
+        "empty: random. [model] and [tokenizer] are taken from there where the recipe leaves them out",
+        alias="from",
     )
-    load: Literal["weights", "weights+optimizer", "all"] = knob("weights", "learn", "which parts to take from `from`")
+    load: Literal["weights", "weights+optimizer", "all"] = knob(
+        "weights", "learn", "what to take from `from`; all: also step, data position and random state"
+    )
+
+    @model_validator(mode="after")
+    def _load_needs_from(self) -> "InitTable":
+        if self.load != "weights" and self.from_ is None:
+            raise ValueError(f"load = {self.load!r} needs `from`: what to load it from")
+        return self
 
 
 class RopeScaling(Table):
@@ -173,8 +185,11 @@ class TokenizerTable(Table):
 
 
 class OptimizerTable(Table):
-    kind: Literal["adamw", "sgd"] = knob("adamw", "learn", "update rule; sgd is for equivalence checks")
+    kind: Literal["adamw", "muon", "sgd"] = knob(
+        "adamw", "learn", "update rule; muon takes AdamW outside the blocks; sgd is for equivalence checks"
+    )
     learning_rate: float = knob(3e-3, "learn", "peak learning rate", gt=0)
+    momentum: float = knob(0.95, "learn", "decay of Muon's momentum", ge=0, lt=1)
     beta1: float = knob(0.9, "learn", "decay of the first moment", ge=0, lt=1)
     beta2: float = knob(0.95, "learn", "decay of the second moment", ge=0, lt=1)
     eps: float = knob(1e-8, "learn", "added to the root of the second moment", gt=0)

@@ -9,8 +9,9 @@ import torch
 import torch.distributed as dist
 from torch.optim import Optimizer
 
+from argosy.checkpoint.folders import saved_steps
 from argosy.checkpoint.manifest import Manifest
-from argosy.checkpoint.save import SaveError, delete, save, saved_steps
+from argosy.checkpoint.save import SaveError, delete, save
 from argosy.checkpoint.state import Tree
 from argosy.data.batch import Batch
 from argosy.data.loader import Loader
@@ -95,7 +96,7 @@ class Trainer:
             with self.phases("data_wait", step):
                 batches = self._batches(step)
             self.phases.batch(step, batches)
-            wish = self.steering.wish(step, max(self.committed_step, self._held_back))
+            wish = self.steering.wish(step, max(self.committed_step, self._held_back), self._closing_s())
             agreed = agree(wish, _counts(batches), self.ranks.total)
             if agreed.stop:
                 return self._common_stop(wish)
@@ -126,8 +127,9 @@ class Trainer:
             z_loss=recipe.objective.z_loss,
             device=self.ranks.device,
             phases=self.phases,
+            total=self.ranks.total,
         )
-        loss = self.ranks.total([result.loss_sum])[0] / agreed.loss_tokens
+        loss = result.loss_sum / agreed.loss_tokens
         state.step += 1
         if result.applied:
             state.loss_tokens += agreed.loss_tokens
@@ -201,8 +203,13 @@ class Trainer:
                 group=self.ranks.group,
                 device=self.ranks.device,
             )
-        self.pace.eval_s = time.monotonic() - begin_s
+        self.pace.eval_s_per_window = (time.monotonic() - begin_s) / len(windows)
         return found
+
+    def _closing_s(self) -> float:
+        """Expected time of the evaluation at the end: as the last one went, else as steps go, which do more work."""
+        per_window_s = self.pace.eval_s_per_window or (self.pace.step_s or 0.0) / self.recipe.batch_sequences
+        return per_window_s * len(self.final_windows)
 
     def _record(self, found: Evaluation) -> None:
         self.recorder.event(
