@@ -6,21 +6,21 @@ from typing import Any
 import pytest
 
 from argosy.errors import Exit
-from tiny_runs import StopAfter, digests, losses, make_run, train
+from tiny_runs import SMALL, StopAfter, digests, losses, make_run, train
 
-STEPS = ("objective.tokens=12288", "eval.every_steps=0", "eval.final_tokens=1024", "checkpoint.every_steps=100")
+MUON = ("optimizer.kind='muon'",)
 
 
 @pytest.mark.dist
 @pytest.mark.parametrize(
     ("ranks", "layout"),
-    [(1, ()), (2, ()), (2, ("layout.dp=2", "layout.fsdp=1")), (2, ("precision.compute='bf16'",))],
-    ids=["one rank", "fsdp", "replicas", "fsdp bf16"],
+    [(1, ()), (2, ()), (2, ("layout.dp=2", "layout.fsdp=1")), (2, ("precision.compute='bf16'",)), (2, MUON)],
+    ids=["one rank", "fsdp", "replicas", "fsdp bf16", "fsdp muon"],
 )
 def test_stopped_and_continued_run_equals_its_twin(
     tmp_path: Path, run_ranks: Any, ranks: int, layout: tuple[str, ...]
 ) -> None:
-    whole, parts = (make_run(tmp_path / name, *STEPS, *layout) for name in ("whole", "parts"))
+    whole, parts = (make_run(tmp_path / name, *SMALL, *layout) for name in ("whole", "parts"))
     assert train(run_ranks, whole, ranks) == [Exit.DONE] * ranks
 
     assert train(run_ranks, parts, ranks, [StopAfter(parts, 3)]) == [Exit.START_AGAIN] * ranks

@@ -158,7 +158,7 @@ def _build(
         tree = state_tree(program.model, optimizer, place.rank)
     with recorder.span("startup.ckpt_load"):
         state = _resume(run, recipe, tree, data, ranks, place, recorder)
-    pace = Pace()
+    pace = Pace(sum(tensor.nbytes for part in tree.values() for tensor in part.values()))
     account = Account(
         paid_before_ns=place.paid_before_ns,
         opened_ns=_paid_since_ns(run, place),

@@ -69,13 +69,18 @@ class Account:
         )
 
 
+SLOW_DISK_BYTES_PER_S = 2e8
+
+
 class Pace:
     """Measured durations that policies look ahead with."""
 
-    def __init__(self) -> None:
+    def __init__(self, state_bytes: int) -> None:
         self._steps_s: list[float] = []
-        self.save_s: float | None = None
-        self.eval_s = 0.0
+        self.save_s = state_bytes / SLOW_DISK_BYTES_PER_S
+        """Of the last save. Until there is one, what a slow disk would take: a policy that waits for a measured cost
+        before it saves would never save, and a budget would be passed by the first save."""
+        self.eval_s_per_window: float | None = None
 
     def step(self, duration_s: float) -> None:
         self._steps_s.append(duration_s)
@@ -107,6 +112,7 @@ class Steering:
         self._account = account
         self._signals = signals
         self._pace = pace
+        self._began_s = time.time()
 
     def view(self, step: int, committed_step: int) -> View:
         price = self._account.price_per_hour
@@ -114,26 +120,27 @@ class Steering:
             now_s=time.monotonic(),
             step=step,
             step_time_s=self._pace.step_s,
-            save_cost_s={} if self._pace.save_s is None else {"storage": self._pace.save_s},
+            save_cost_s={"storage": self._pace.save_s},
             failure_rate_per_s=self._failure_rate_per_s,
             committed_step={"storage": committed_step},
             world_size=self._account.devices,
             price_per_s=None if price is None else price * self._account.devices / 3600,
         )
 
-    def wish(self, step: int, committed_step: int) -> Wish:
+    def wish(self, step: int, committed_step: int, closing_s: float) -> Wish:
+        """What this rank wants before `step`; `closing_s` is how long the end takes besides the save."""
         if not self._leads:
             return Wish(stop=self._signal())
         view = self.view(step, committed_step)
-        for look in (self._signal, self._control_files, lambda: self._limit(view)):
+        for look in (self._signal, self._asked, self._deadline, lambda: self._limit(view, closing_s)):
             if stop := look():
                 return Wish(stop=stop)
         asked = (self._control / "save").exists()
         (self._control / "save").unlink(missing_ok=True)
         return Wish(save=asked or isinstance(self._saves.decide(view, StepDone()), Save))
 
-    def _limit(self, view: View) -> Stop | None:
-        action = self._budget.decide(view, self._account.event(time.monotonic_ns(), closing_s=self._pace.eval_s))
+    def _limit(self, view: View, closing_s: float) -> Stop | None:
+        action = self._budget.decide(view, self._account.event(time.monotonic_ns(), closing_s))
         return action if isinstance(action, Stop) else None
 
     def _signal(self) -> Stop | None:
@@ -141,15 +148,24 @@ class Steering:
             return None
         return Stop(Exit.START_AGAIN, f"signal: {signal.Signals(self._signals.seen).name}")
 
-    def _control_files(self) -> Stop | None:
-        if (asked := _read(self._control / "stop")) is not None:
-            return Stop(Exit.START_AGAIN, f"asked to stop: {asked or 'control/stop'}")
-        deadline = _read(self._control / "deadline")
-        if deadline is not None and time.time() + (self._pace.step_s or 0) + (self._pace.save_s or 0) >= float(
-            deadline
-        ):
-            return Stop(Exit.START_AGAIN, f"control/deadline {deadline}")
-        return None
+    def _asked(self) -> Stop | None:
+        asked = _read(self._control / "stop")
+        return None if asked is None else Stop(Exit.START_AGAIN, f"asked to stop: {asked or 'control/stop'}")
+
+    def _deadline(self) -> Stop | None:
+        """A scheduler knows the time (seconds since the epoch) by which this attempt must have saved and ended."""
+        text = _read(self._control / "deadline")
+        if text is None:
+            return None
+        try:
+            deadline_s = float(text)
+        except ValueError:  # somebody will end this attempt, nobody knows when; a restart would not know either
+            return Stop(Exit.NEEDS_PERSON, f"control/deadline holds {text!r}, not seconds since the epoch")
+        if deadline_s <= self._began_s:  # it was meant for an earlier attempt
+            return None
+        if time.time() + (self._pace.step_s or 0) + self._pace.save_s < deadline_s:
+            return None
+        return Stop(Exit.START_AGAIN, f"control/deadline {text}")
 
 
 def _read(file: Path) -> str | None:

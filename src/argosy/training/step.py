@@ -1,6 +1,6 @@
 """One optimizer step: forward and backward over micro-batches, then the guarded update."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -16,7 +16,7 @@ from argosy.training.phases import Phases
 @dataclass(frozen=True)
 class StepResult:
     loss_sum: float
-    """Nats over this rank's loss tokens."""
+    """Nats over the loss tokens of all ranks."""
     grad_norm: float
     """Of the global gradient, before clipping; the same on all ranks."""
     applied: bool
@@ -35,11 +35,14 @@ def train_step(
     z_loss: float,
     device: torch.device,
     phases: Phases,
+    total: Callable[[list[float]], list[float]] = list,
 ) -> StepResult:
     """Take one step on this rank's `batches`.
 
     Each micro-batch's loss sum is divided by `global_loss_tokens`, the count over all ranks and micro-batches, so
     the summed gradient is that of the mean over the whole global batch, however its tokens are spread.
+    `total` sums over all ranks; the default is for a single one. With a gradient that is not finite on any rank, no
+    rank changes anything.
     """
     with phases("optimizer", step):
         program.clear_gradients()
@@ -58,6 +61,10 @@ def train_step(
         for group in optimizer.param_groups:
             group["lr"] = learning_rate
         norm = global_norm(program.parameters())
+        # Replicas compute the norm each for itself: a rank whose copy alone went wrong must not skip alone.
+        global_loss_sum, broken = total([float(loss_sum), float(not torch.isfinite(norm))])
+        if broken:
+            norm = torch.full_like(norm, torch.nan)
         update = apply_update(optimizer, program.parameters(), norm, clip_norm)
     phases.update(step, update.applied)
-    return StepResult(float(loss_sum), update.norm, update.applied)
+    return StepResult(global_loss_sum, update.norm, update.applied)

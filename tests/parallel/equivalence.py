@@ -1,0 +1,180 @@
+"""One training step of any layout beside the same step of one process in float64."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from argosy.data.batch import NO_LOSS, Batch
+from argosy.journal.recorder import NULL
+from argosy.models.decoder import Decoder
+from argosy.optim.build import build_optimizer
+from argosy.parallel.control import sum_over_ranks
+from argosy.parallel.program import Program
+from argosy.recipe.schema import OptimizerTable
+from argosy.training.observers import Observer
+from argosy.training.phases import Phases
+from argosy.training.step import train_step
+from programs import CPU, VOCAB, Split, make_program, model_table, reference_model, whole, whole_parameters
+
+SEQUENCES, LENGTH = 12, 16
+CLIP_NORM = 0.5
+SGD = OptimizerTable(kind="sgd", learning_rate=0.3, weight_decay=0.1)
+
+
+@dataclass(frozen=True)
+class Form:
+    """What else may differ between two ways to take the same step."""
+
+    micro_batches: int = 1
+    tied: bool = False
+    steps: int = 1
+
+
+def global_batch(step: int) -> tuple[Tensor, Tensor]:
+    """Tokens and targets [12, 16]. Sequence i has loss on 1 to 16 tokens, sequence 5 on none: no two ranks and no
+    two micro-batches have equally many."""
+    random = torch.Generator().manual_seed(step)
+    stream = torch.randint(VOCAB, (SEQUENCES, LENGTH + 1), generator=random)
+    targets = stream[:, 1:].clone()
+    for sequence in range(SEQUENCES):
+        kept = 0 if sequence == 5 else 1 + (7 * sequence + step) % LENGTH
+        targets[sequence, kept:] = NO_LOSS
+    return stream[:, :-1], targets
+
+
+def share(step: int, rank: int, ranks: int, micro_batches: int) -> list[Batch]:
+    """The micro-batches of one rank: its slice of the global batch."""
+    tokens, targets = (part.tensor_split(ranks)[rank] for part in global_batch(step))
+    parts = zip(tokens.tensor_split(micro_batches), targets.tensor_split(micro_batches), strict=True)
+    return [Batch(x, y, torch.empty(0), loss_tokens=int((y != NO_LOSS).sum())) for x, y in parts]
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What a program did in the steps of a form."""
+
+    initial: dict[str, Tensor]
+    gradients: dict[str, Tensor]
+    """Of the first step, before clipping."""
+    norm: float
+    after_one: dict[str, Tensor]
+    at_end: dict[str, Tensor]
+    losses: list[float]
+
+
+class Gradients(Observer):
+    def __init__(self, program: Program):
+        self.program = program
+        self.first: dict[str, Tensor] = {}
+
+    def on_local_grads(self, step: int, parameters: Any) -> None:
+        if step == 0:
+            self.first = {name: whole(p.grad) for name, p in self.program.model.named_parameters()}
+
+
+def take_steps(split: Split, form: Form, mutate: Callable[[Program], None] | None = None) -> Taken:
+    """The engine's own step, on this rank; `mutate` plants a bug first."""
+    program = make_program(split, model_table(tied_embeddings=form.tied))
+    group = dist.group.WORLD if split.ranks > 1 else None
+    rank = split.layout.data_rank(dist.get_rank(group) if group is not None else 0)
+    optimizer = build_optimizer(program.model, SGD)
+    initial, seen = whole_parameters(program.model), Gradients(program)
+    if mutate:
+        mutate(program)
+    results, losses, after_one = [], [], {}
+    for step in range(form.steps):
+        batches = share(step, rank, split.ranks, form.micro_batches)
+        tokens = sum_over_ranks([sum(batch.loss_tokens for batch in batches)], group)[0]
+        result = train_step(
+            program,
+            optimizer,
+            batches,
+            step=step,
+            global_loss_tokens=int(tokens),
+            learning_rate=SGD.learning_rate,
+            clip_norm=CLIP_NORM,
+            z_loss=1e-3,
+            total=lambda values: sum_over_ranks(values, group),
+            device=CPU,
+            phases=Phases(NULL, [seen]),
+        )
+        results.append(result)
+        losses.append(result.loss_sum / tokens)
+        after_one = after_one or whole_parameters(program.model)
+    return Taken(initial, seen.first, results[0].grad_norm, after_one, whole_parameters(program.model), losses)
+
+
+def take_plain_steps(form: Form, dtype: torch.dtype) -> Taken:
+    """The same steps as a textbook writes them: one process, one batch, no part of the engine but the model."""
+    model = reference_model(model_table(tied_embeddings=form.tied), dtype)
+    initial, losses = whole_parameters(model), []
+    gradients: dict[str, Tensor] = {}
+    after_one: dict[str, Tensor] = {}
+    first_norm = 0.0
+    for step in range(form.steps):
+        tokens, targets = global_batch(step)
+        count = int((targets != NO_LOSS).sum())
+        loss, grads = _gradients(model, tokens, targets, count)
+        losses.append(loss)
+        norm = torch.stack([g.norm() for g in grads.values()]).norm()
+        gradients = gradients or {name: g.clone() for name, g in grads.items()}
+        first_norm = first_norm or float(norm)
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                decay = SGD.weight_decay if parameter.ndim >= 2 else 0.0
+                step_by = grads[name] * min(1.0, CLIP_NORM / float(norm)) + decay * parameter
+                parameter -= SGD.learning_rate * step_by
+        after_one = after_one or whole_parameters(model)
+    return Taken(initial, gradients, first_norm, after_one, whole_parameters(model), losses)
+
+
+def _gradients(model: Decoder, tokens: Tensor, targets: Tensor, count: int) -> tuple[float, dict[str, Tensor]]:
+    """Mean loss in nats and gradients of the objective, from logits by torch's own cross-entropy."""
+    model.zero_grad()
+    logits = _logits(model, tokens).flatten(0, 1)
+    loss = torch.nn.functional.cross_entropy(logits, targets.flatten(), ignore_index=NO_LOSS, reduction="sum") / count
+    kept = (targets.flatten() != NO_LOSS).to(logits.dtype)
+    z = (logits.logsumexp(-1).square() * kept).sum() / count
+    (loss + 1e-3 * z).backward()
+    return float(loss.detach()), {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+
+
+def _logits(model: Decoder, tokens: Tensor) -> Tensor:
+    """The decoder's logits in its own dtype: its forward without targets rounds them to fp32."""
+    hidden: list[Tensor] = []
+    handle = model.norm.register_forward_hook(lambda module, inputs, output: hidden.append(output))
+    model(tokens)
+    handle.remove()
+    head = model.embedding.weight if model.head is None else model.head.weight
+    return hidden[0] @ head.T
+
+
+def disagreements(taken: Taken, exact: Taken, plain: Taken) -> list[str]:
+    """Where `taken` differs from float64 by more than fp32 arithmetic explains; empty when it is the same training."""
+    whole_norm = exact.norm
+    found = []
+    for name, true in exact.gradients.items():
+        error = float((taken.gradients[name].double() - true).norm())
+        floor = 1e-8 * whole_norm
+        if error > 1e-5 * float(true.norm()) + floor:
+            found.append(f"gradient of {name}: off by {error / float(true.norm()):.1e}")
+        elif error > 4 * float((plain.gradients[name].double() - true).norm()) + floor:
+            found.append(f"gradient of {name}: more than 4 times the error of one process")
+    if abs(taken.norm / whole_norm - 1) > 1e-6:
+        found.append(f"norm {taken.norm} is not {whole_norm}")
+    for when, ours, true in (
+        ("the first step", taken.after_one, exact.after_one),
+        ("the last", taken.at_end, exact.at_end),
+    ):
+        for name, start in exact.initial.items():
+            moved = float((true[name] - start).norm())
+            if float((ours[name].double() - true[name]).norm()) > 1e-4 * moved + 1e-6 * float(start.norm()):
+                found.append(f"{name} after {when}")
+    off = max(abs(ours / true - 1) for ours, true in zip(taken.losses, exact.losses, strict=True))
+    if off > 1e-6:
+        found.append(f"losses off by {off:.1e}")
+    return found

@@ -1,0 +1,111 @@
+"""A layout changes nothing but speed: gradients, clipping and ten SGD steps of each equal one process in float64."""
+
+from functools import cache
+from typing import Any
+
+import equivalence
+import pytest
+import torch
+from equivalence import CLIP_NORM, Form, Taken, disagreements, take_plain_steps, take_steps
+from torch.distributed.fsdp import FSDPModule
+
+from argosy.optim.clip import global_norm
+from argosy.parallel.program import Program
+from argosy.parallel.replicate import FlatGradients
+from argosy.training import step as step_module
+from programs import Split
+
+FORMS = [Form(3, steps=10), Form(), Form(tied=True), Form(3, tied=True)]
+SPLITS = [
+    Split(),
+    Split(dp=2),
+    Split(fsdp=2),
+    Split(fsdp=2, reshard=False),
+    Split(fsdp=3),
+    Split(dp=2, fsdp=2),
+    Split(dp=2, fsdp=2, reshard=False),
+]
+
+
+@cache
+def truth(form: Form) -> tuple[Taken, Taken]:
+    """The plain steps in float64 and in fp32."""
+    return take_plain_steps(form, torch.float64), take_plain_steps(form, torch.float32)
+
+
+def take_all_forms(split: Split) -> list[Taken]:
+    return [take_steps(split, form) for form in FORMS]
+
+
+@pytest.mark.dist
+@pytest.mark.parametrize("split", SPLITS, ids=str)
+def test_every_layout_is_the_training_of_one_process(run_ranks: Any, split: Split) -> None:
+    by_rank = run_ranks(split.ranks, take_all_forms, split)
+    for rank, taken_forms in enumerate(by_rank):
+        for form, taken in zip(FORMS, taken_forms, strict=True):
+            exact, plain = truth(form)
+            assert exact.norm > CLIP_NORM, "the test must clip"
+            assert disagreements(taken, exact, plain) == [], (rank, form)
+            for name, start in plain.initial.items():
+                assert torch.equal(taken.initial[name], start), f"{name} starts from other bits"
+
+
+def mean_of_means(program: Program) -> None:
+    """Divide by this rank's own count, as if all ranks had equally many tokens."""
+    right = equivalence.train_step
+
+    def wrong(*args: Any, global_loss_tokens: int, **kwargs: Any) -> Any:
+        own = sum(batch.loss_tokens for batch in args[2])
+        return right(*args, global_loss_tokens=own * torch.distributed.get_world_size(), **kwargs)
+
+    equivalence.train_step = wrong
+
+
+def no_reduction(program: Program) -> None:
+    """Keep each rank's own gradient; under FSDP, which cannot be told so, only that of rank 0."""
+    FlatGradients.sum_over_ranks = lambda self: None
+    if isinstance(program.model, FSDPModule):
+        backward, is_first = program.backward, torch.distributed.get_rank() == 0
+        program.backward = lambda loss, *, last: backward(loss * is_first, last=last)
+
+
+def averaged(program: Program) -> None:
+    """What FSDP does unless it is told otherwise."""
+    for module in program.model.modules():
+        if isinstance(module, FSDPModule):
+            module.set_gradient_divide_factor(torch.distributed.get_world_size())
+
+
+def first_micro_batch_only(program: Program) -> None:
+    """Forget what was added up before the last micro-batch."""
+    backward = program.backward
+
+    def forgetful(loss: torch.Tensor, *, last: bool) -> None:
+        if last:
+            program.clear_gradients()
+        backward(loss, last=last)
+
+    program.backward = forgetful
+
+
+def local_norm(program: Program) -> None:
+    """Clip by the norm of this rank's shards."""
+    step_module.global_norm = lambda parameters: global_norm(parameters, all_reduce=lambda *args: None)
+
+
+MUTATIONS = [
+    (mean_of_means, Split(dp=2), Form()),
+    (mean_of_means, Split(fsdp=2), Form(3)),
+    (no_reduction, Split(dp=2), Form()),
+    (no_reduction, Split(fsdp=2), Form()),
+    (averaged, Split(dp=2, fsdp=2), Form()),
+    (first_micro_batch_only, Split(dp=2), Form(3)),
+    (local_norm, Split(fsdp=2), Form()),
+]
+
+
+@pytest.mark.dist
+@pytest.mark.parametrize(("bug", "split", "form"), MUTATIONS, ids=lambda part: getattr(part, "__name__", str(part)))
+def test_a_planted_bug_is_seen(run_ranks: Any, bug: Any, split: Split, form: Form) -> None:
+    taken = run_ranks(split.ranks, take_steps, split, form, bug)[0]
+    assert disagreements(taken, *truth(form))
