@@ -19,7 +19,7 @@ import typer
 from argosy import __version__
 from argosy.errors import ArgosyError, Exit
 
-COMMANDS = ("recipe", "data", "weights", "plan", "train", "stop", "sample", "report")
+COMMANDS = ("recipe", "data", "weights", "plan", "train", "stop", "sample", "repeat", "report")
 
 # Which package click's errors live in depends on the version of typer; their place below BadParameter does not.
 _WrongUsage: Any
@@ -32,7 +32,6 @@ def build_app() -> typer.Typer:
     app = typer.Typer(
         name="argosy",
         help="Trains large language models and accounts for every GPU-second that was paid for.",
-        add_completion=False,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )

@@ -1,4 +1,4 @@
-"""`argosy recipe check | show | explain`."""
+"""`argosy recipe check | show | new | explain`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -15,9 +15,10 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and no
 
 def register(app: typer.Typer) -> None:
     """Add the `recipe` commands to `app`."""
-    recipe = typer.Typer(help="Check, show and explain recipes.", no_args_is_help=True)
+    recipe = typer.Typer(help="Check, show, write and explain recipes.", no_args_is_help=True)
     recipe.command("check")(check)
     recipe.command("show")(show)
+    recipe.command("new")(new)
     recipe.command("explain")(explain)
     app.add_typer(recipe, name="recipe")
 
@@ -104,6 +105,68 @@ def show(
         return
     text = dump_toml(recipe) if resolved else tomli_w.dumps(merge(read_text(path), sets or ()))
     print(text, end="")
+
+
+def new(
+    file: Annotated[
+        Path | None, typer.Argument(help="File to write; without one it is printed.", show_default=False)
+    ] = None,
+    size: Annotated[
+        str | None, typer.Option(help="Parameters (25M, 8B) or a preset.", show_default="argosy-3m")
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option(help="'stdlib', or a folder of `argosy data build`.", show_default="stdlib")
+    ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(help="'2B tokens', '12h' of one device, '50 USD'.", show_default="20 tokens per parameter"),
+    ] = None,
+    price: Annotated[
+        str | None, typer.Option(metavar="AMOUNT", help="Price of one device per hour.", show_default=False)
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Write a first recipe with every line explained; on a terminal it asks for what is not given.
+
+    \b
+    Example: argosy recipe new mine.toml --size 25M --data stdlib --budget "50M tokens"
+    """
+    import sys
+
+    from argosy.errors import InputError, UsageError
+    from argosy.recipe.new import BUDGET, DATA, SIZE, new_recipe
+
+    if file is not None and file.exists():
+        raise UsageError("exists already", where=str(file), do="name another file, or remove it")
+    asks = sys.stdin.isatty() and sys.stdout.isatty() and not json
+
+    def chosen(given: str | None, question: str, default: str) -> str:
+        if given is not None:
+            return given
+        return str(typer.prompt(question, default=default)) if asks else default
+
+    text = new_recipe(
+        file.stem if file else "new",
+        chosen(size, "Size (such as 25M, or a preset)", SIZE),
+        chosen(data, "Data (stdlib, or a folder of `argosy data build`)", DATA),
+        chosen(budget, "Budget (such as 2B tokens, 12h, 50 USD)", BUDGET),
+        price,
+    )
+    if file is not None:
+        try:
+            file.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise InputError(f"cannot be written: {error.strerror}", where=str(file)) from None
+    if json:
+        import json as json_module
+        import tomllib
+
+        where = None if file is None else str(file)
+        print(json_module.dumps({"schema": 1, "file": where, "recipe": tomllib.loads(text)}))
+    elif file is None:
+        print(text, end="")
+    else:
+        print(f"{file} is written; train it with  argosy train {file}")
 
 
 def explain(

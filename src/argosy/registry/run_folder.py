@@ -15,11 +15,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from argosy import __version__
 from argosy.errors import ArgosyError, InputError, UsageError
+from argosy.hardware.machine import this_machine
 from argosy.recipe.hashes import changed_fields, hashes
 from argosy.recipe.load import dump_toml, load_recipe
 from argosy.recipe.schema import Recipe
@@ -81,7 +83,7 @@ class RunFolder:
                 running_hash=marks.running_hash,
                 created_wall_ns=time.time_ns(),
                 parent=parent,
-                environment=_environment(),
+                environment=environment(),
             )
             _write_whole(run.recipe_file, dump_toml(recipe))
             _write_whole(run.path / "run.json", json.dumps(asdict(info), indent=2) + "\n")
@@ -264,13 +266,23 @@ def find_runs(root: Path) -> list[RunFolder]:
     return [run for _, _, run in sorted(found, key=lambda item: item[:2])]
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
+    """Where and by what this process trains: what decides the last bits of a run, and what tells it from others."""
     return {
         "python": platform.python_version(),
+        "torch": _version("torch"),
         "platform": platform.platform(),
+        "machine": str(this_machine()),
         "host": socket.gethostname(),
         "command": " ".join(sys.argv[:6])[:300],
     }
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)  # without importing it
+    except metadata.PackageNotFoundError:
+        return "unknown"
 
 
 def _write_whole(file: Path, text: str) -> None:
