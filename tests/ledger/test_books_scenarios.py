@@ -680,3 +680,36 @@ def test_a_live_run_is_paid_until_it_is_read_even_if_its_ranks_hang() -> None:
     assert books.accounts == {"useful.model_math": 50 * S, "unattributed.residual": 550 * S}
     journal.live = False
     assert keep_books(journal).paid_ns == 52 * S
+
+
+def test_a_killed_launcher_ends_its_paid_time_before_the_next_one_opens_it_again() -> None:
+    run = WrittenRun()
+    first = run.rank(1, 0)
+    first.steps(0, 5, 0, 10 * S)
+    first.ckpt(5, 50 * S).beat(52 * S, 5)
+    run.agent(1, 0)
+    second = run.rank(2, 60 * S)
+    second.restore(5, 60 * S)
+    second.steps(5, 6, 60 * S, 10 * S)
+    second.ckpt(6, 70 * S).close(70 * S)
+    run.agent(2, 60 * S).end(70 * S)
+    run.paid(0, None).paid(60 * S, 70 * S)
+    books = keep_books(run.journal())
+    assert books.accounts == {"useful.model_math": 60 * S, "stability.lost_work": 2 * S}
+    assert [i.t1_ns - i.t0_ns for i in books.devices["h/cpu:0"].intervals] == [52 * S, 10 * S]
+
+
+def test_a_bill_is_laid_on_the_clock_as_it_was_at_the_first_anchor() -> None:
+    run = WrittenRun()
+    first = run.rank(1, 0)
+    first.steps(0, 5, 0, 10 * S)
+    first.ckpt(5, 50 * S).close(50 * S)
+    run.agent(1, 0).end(50 * S, exit=75)
+    run.wall_error = 3600 * S  # somebody set the clock
+    second = run.rank(2, 60 * S)
+    second.restore(5, 60 * S)
+    t = second.steps(5, 10, 60 * S, 10 * S)
+    second.ckpt(10, t).close(t)
+    run.agent(2, 60 * S).end(t)
+    run.billed(0, t)
+    assert accounts(run) == {"useful.model_math": 100 * S, "stability.reschedule": 10 * S}

@@ -8,6 +8,7 @@ research/ledger.md 3.4 and INTERFACES 5, and every change is posted with its tim
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -144,7 +145,7 @@ class _Part:
 
     @classmethod
     def of(cls, ranks: Sequence[Source], as_of_ns: int | None) -> "_Part":
-        columns: list[tuple[Ints, ...]] = []
+        columns: list[tuple[NDArray[Any], ...]] = []
         known: set[tuple[int, int]] = set()
         told = 0
         for source in ranks:
@@ -173,11 +174,11 @@ class _Part:
         if not columns:
             none = np.zeros(0, np.int64)
             return cls(0, none, none, none, none, none.astype(bool), np.zeros((0, 3), np.int64), 0)
-        merged = [np.concatenate(column) for column in zip(*columns, strict=True)]
-        return cls(ranks[0].file.attempt, *merged, told)  # type: ignore[arg-type]
+        seq, step, visit, t1_ns, skipped, tokens = (np.concatenate(column) for column in zip(*columns, strict=True))
+        return cls(ranks[0].file.attempt, seq, step, visit, t1_ns, skipped, tokens, told)
 
 
-def _covered(columns: Sequence[tuple[Ints, ...]], step: Ints, visit: Ints) -> bool:
+def _covered(columns: Sequence[tuple[NDArray[Any], ...]], step: Ints, visit: Ints) -> bool:
     """Whether these visits are a beginning of the leader's: so they are, unless somebody was killed."""
     count = len(step)
     return bool(np.array_equal(columns[0][1][:count], step) and np.array_equal(columns[0][2][:count], visit))

@@ -114,7 +114,7 @@ class _Count:
         """
         rows, segment, times = self.rows, reported.segment, reported.times
         sums = times.sum(axis=1)
-        negative = (times < 0).any(axis=1)
+        negative = np.any(times < 0, axis=1)
         bad = negative | (sums > exposed[segment])
         for row in np.flatnonzero(bad):
             excess = sums[row] - exposed[segment[row]]

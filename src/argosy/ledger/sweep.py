@@ -39,7 +39,7 @@ def sweep(t0: Ints, t1: Ints, level: Ints, *, floor: int, cuts: Ints) -> Sweep:
     first, last = np.searchsorted(bounds, t0), np.searchsorted(bounds, t1)
     owner = np.full(max(len(bounds) - 1, 0), NOBODY, np.int64)
     below = owner
-    layers = []
+    layers: list[tuple[int, Ints, Ints]] = []
     for height in np.unique(level):
         if height > floor and below is owner:
             below = owner.copy()
@@ -47,7 +47,7 @@ def sweep(t0: Ints, t1: Ints, level: Ints, *, floor: int, cuts: Ints) -> Sweep:
         for layer in _layers(members, t0, t1):
             pieces, owners = _spread(layer, first, last)
             owner[pieces] = owners
-            layers.append((height, pieces, owners))
+            layers.append((int(height), pieces, owners))
     overlapped = np.zeros(len(t0), np.int64)
     lengths = np.diff(bounds)
     for height, pieces, owners in layers:
@@ -63,7 +63,7 @@ def _layers(members: Ints, t0: Ints, t1: Ints) -> list[Ints]:
     """Split intervals of one level into disjoint sets; of two that overlap, the one that wins is in the later set."""
     # later start wins; of two that start together the shorter is the nested one, then the later number
     rest = members[np.lexsort((members, -t1[members], t0[members]))]
-    layers = []
+    layers: list[Ints] = []
     while len(rest):
         reach = np.maximum.accumulate(t1[rest])
         free = np.ones(len(rest), bool)
