@@ -1,29 +1,16 @@
-"""What stands beside the weights in a folder of Hugging Face: tokenizer, chat template, generation settings."""
+"""What `transformers` needs beside a tokenizer.json, made where a data folder does not have it."""
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
+from argosy.data.companions import GENERATION_CONFIG, TOKENIZER_CONFIG
 from argosy.data.tokenizer import Tokenizer
 from argosy.models.hf.config import read_json_object
 
-TOKENIZER = "tokenizer.json"
-TOKENIZER_CONFIG = "tokenizer_config.json"
-GENERATION_CONFIG = "generation_config.json"
-NAMES = (TOKENIZER, TOKENIZER_CONFIG, "special_tokens_map.json", "chat_template.jinja", GENERATION_CONFIG)
-
-
-def copy_companions(source: Path, target: Path) -> list[str]:
-    """Copy what is there of :data:`NAMES`; the names copied."""
-    found = [name for name in NAMES if (source / name).is_file()]
-    for name in found:
-        shutil.copyfile(source / name, target / name)
-    return found
-
 
 def complete_companions(folder: Path, tokenizer: Tokenizer, token_ids: dict[str, Any], max_positions: int) -> None:
-    """Write what `transformers` needs beside `tokenizer.json` and is not there yet."""
+    """Write the settings that are not in `folder` yet."""
     end = tokenizer.decode([tokenizer.end_of_text])
     settings = {
         # The class that takes tokenizer.json as it is; without it AutoTokenizer guesses one by the architecture.

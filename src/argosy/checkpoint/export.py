@@ -13,9 +13,10 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 
-from argosy.checkpoint.companions import TOKENIZER, complete_companions, copy_companions, special_token_ids
+from argosy.checkpoint.companions import complete_companions, special_token_ids
 from argosy.checkpoint.manifest import damaged_files, read_manifest
 from argosy.checkpoint.origin import Origin
+from argosy.data.companions import TOKENIZER, copy_companions
 from argosy.data.files import build_folder, fsync
 from argosy.data.prepare import data_folder
 from argosy.data.tokenizer import Tokenizer

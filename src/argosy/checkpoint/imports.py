@@ -19,10 +19,10 @@ from torch.distributed.checkpoint.default_planner import DefaultSavePlanner
 from torch.distributed.checkpoint.metadata import MetadataIndex
 
 from argosy import __version__
-from argosy.checkpoint.companions import copy_companions
 from argosy.checkpoint.manifest import Manifest
 from argosy.checkpoint.origin import COMPANIONS, MODEL_FILE
 from argosy.checkpoint.save import save
+from argosy.data.companions import copy_companions
 from argosy.data.files import build_folder, fsync
 from argosy.errors import InputError
 from argosy.models.hf.config import CONFIG_FILE, family_of

@@ -40,6 +40,8 @@ class Manifest:
     created_wall_s: float
     training: dict[str, Any]
     files: dict[str, FileDigest]
+    tokenizer_digest: str = ""
+    """Empty where nobody knows it."""
     schema: str = SCHEMA
 
     def to_json(self) -> str:

@@ -1,5 +1,6 @@
 """`argosy train`."""
 
+import json
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -19,6 +20,14 @@ def _train(
     ] = None,
     run_dir: Annotated[Path | None, typer.Option(help="Folder of the run.", show_default="runs/NAME")] = None,
     new: Annotated[bool, typer.Option("--new", help="Start a new run even if there is one: in NAME-2, …")] = False,
+    origin: Annotated[
+        str | None,
+        typer.Option("--from", metavar="RUN[@STEP]|DIR", help="Start from these weights: short for init.from."),
+    ] = None,
+    load: Annotated[
+        str | None,
+        typer.Option(metavar="weights|weights+optimizer|all", help="What to take from there: short for init.load."),
+    ] = None,
     sets: Annotated[
         list[str] | None, typer.Option("--set", metavar="TABLE.KEY=VALUE", help="Override one key of the recipe.")
     ] = None,
@@ -29,18 +38,21 @@ def _train(
     \b
     Example:
       argosy train recipes/quickstart.toml --nproc 2
+      argosy train recipes/finetune.toml --from runs/quickstart@400
     """
+    pairs = {"init.from": origin, "init.load": load}
+    overrides = [*(sets or ()), *(f"{key}={json.dumps(value)}" for key, value in pairs.items() if value is not None)]
     from argosy.launch.external import assigned, train_assigned
 
     place = assigned()
     if place is not None:  # started by torchrun or srun, as one of several ranks
-        raise typer.Exit(train_assigned(place, recipe, sets or (), run_dir))
+        raise typer.Exit(train_assigned(place, recipe, overrides, run_dir))
 
     from argosy.launch.live import LiveLine
     from argosy.launch.local import train
 
     live = LiveLine(sys.stderr if as_json else sys.stdout)
-    outcome = train(recipe, sets or (), nproc, run_dir, new=new, live=live)
+    outcome = train(recipe, overrides, nproc, run_dir, new=new, live=live)
     for line in outcome.said:
         live.say(line)
     if as_json:

@@ -12,13 +12,16 @@ The corpus is read three times (scan, train the tokenizer, encode) in bounded me
 import lzma
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tokenizers
+from numpy.typing import NDArray
 
+from argosy.data.companions import CHAT_TEMPLATE, copy_companions
 from argosy.data.corpus import Corpus, Document
 from argosy.data.files import build_folder, digest_json, fsync, read_json, write_json
 from argosy.data.scan import Scan, scan, split
@@ -68,6 +71,7 @@ def build(
     held_out_share: float,
     most_rejected: int = 0,
     shard_tokens: int = SHARD_TOKENS,
+    chat_template: str | None = None,
     say: Say,
 ) -> None:
     """Fill an existing, empty ``folder`` with the data set of ``corpus``.
@@ -75,6 +79,7 @@ def build(
     Args:
         held_out_share: share of documents, by hash; at least one document is held out.
         most_rejected: bad records that are set aside before the build gives up.
+        chat_template: the template that made conversations into text; kept for whoever talks to the model.
 
     Raises:
         InputError: no text, too few documents to hold one out, or too many bad records.
@@ -86,16 +91,22 @@ def build(
     tokenizer = _tokenizer(spec, corpus, found)
     tokenizer.save(folder / TOKENIZER_FILE)
     fsync(folder / TOKENIZER_FILE)
+    if chat_template is not None:
+        (folder / CHAT_TEMPLATE).write_text(chat_template, encoding="utf-8")
+    if spec.path is not None:
+        copy_companions(spec.path.parent, folder)
     say(f"tokenizer: {spec.kind} with {tokenizer.vocab_size:,} tokens in {time.monotonic() - started:.1f} s")
     encoded_bytes = 0
     for part in SPLITS:
         started = time.monotonic()
-        shards = _encode(split(corpus, found, part), tokenizer, folder / part, shard_tokens, where=corpus.name)
+        documents = split(corpus, found, part)
+        shards, read_bytes = _encode(documents, tokenizer, folder / part, shard_tokens, where=corpus.name)
+        share = f", {shards.loss_tokens:,} of them with loss" if shards.masked else ""
         say(
-            f"{part}: {shards.documents:,} documents, {shards.tokens:,} tokens, "
-            f"{shards.text_bytes / shards.tokens:.2f} bytes per token in {time.monotonic() - started:.1f} s"
+            f"{part}: {shards.documents:,} documents, {shards.tokens:,} tokens{share}, "
+            f"{read_bytes / shards.tokens:.2f} bytes per token in {time.monotonic() - started:.1f} s"
         )
-        encoded_bytes += shards.text_bytes
+        encoded_bytes += read_bytes
     if encoded_bytes != found.text_bytes:
         raise InputError("changed while it was read", where=corpus.name, do="build again")
     write_json(
@@ -117,7 +128,7 @@ def build(
                 "end_of_text": tokenizer.end_of_text,
                 "digest": tokenizer.digest,
             },
-            "baselines": _baselines(document.text for document in split(corpus, found, "held_out")),
+            "baselines": _baselines(document.learned_text for document in split(corpus, found, "held_out")),
             "digest": dataset_digest(folder, tokenizer),
         },
     )
@@ -130,6 +141,7 @@ def build_data_set(
     *,
     held_out_share: float,
     most_rejected: int = 0,
+    chat_template: str | None = None,
     say: Say,
 ) -> None:
     """:func:`build` under another name, then renamed to ``out``, which must not exist or be empty.
@@ -140,7 +152,15 @@ def build_data_set(
     """
 
     def fill(folder: Path) -> None:
-        build(corpus, folder, spec, held_out_share=held_out_share, most_rejected=most_rejected, say=say)
+        build(
+            corpus,
+            folder,
+            spec,
+            held_out_share=held_out_share,
+            most_rejected=most_rejected,
+            chat_template=chat_template,
+            say=say,
+        )
 
     if not build_folder(out, fill, say):
         raise InputError("exists already", where=str(out), do="remove it or choose another folder")
@@ -174,9 +194,16 @@ def _tokenizer(spec: TokenizerSpec, corpus: Corpus, found: Scan) -> Tokenizer:
 
 def _encode(
     documents: Iterable[Document], tokenizer: Tokenizer, folder: Path, shard_tokens: int, where: str
-) -> TokenShards:
+) -> tuple[TokenShards, int]:
+    """The documents as shards, and how many bytes of text they had."""
+    read_bytes = 0
     with ShardWriter(folder, tokenizer.vocab_size, tokenizer.end_of_text, shard_tokens) as writer:
         for batch in _by_size(documents, ENCODE_BYTES):
+            read_bytes += sum(len(document.text.encode()) for document in batch)
+            if batch[0].spans is not None:
+                for ids, loss in _masked(batch, tokenizer):
+                    writer.add(ids, int(tokenizer.token_bytes[ids[loss]].sum()), loss)
+                continue
             texts = [document.text for document in batch]
             for text, ids in zip(texts, tokenizer.encode_batch(texts), strict=True):
                 writer.add(ids, len(text.encode()))
@@ -184,7 +211,19 @@ def _encode(
         raise InputError(
             f"no document for the part {folder.name!r}", where=where, do="change the held-out share, or give more text"
         )
-    return TokenShards.open(folder)
+    return TokenShards.open(folder), read_bytes
+
+
+def _masked(batch: Sequence[Document], tokenizer: Tokenizer) -> Iterator[tuple[NDArray[np.int64], NDArray[np.bool_]]]:
+    """Token ids of conversations, and which of them carry loss."""
+    pieces = [document.pieces() for document in batch]
+    encoded = iter(tokenizer.encode_batch([text for cut in pieces for text, _ in cut], special=True))
+    for cut in pieces:
+        parts = [(ids, np.full(ids.size, loss)) for (_, loss), ids in zip(cut, encoded, strict=False)]
+        ids, loss = (np.concatenate(part) for part in zip(*parts, strict=True))
+        if ids[-1] == tokenizer.end_of_text:  # by the template; every document gets one anyway
+            ids, loss = ids[:-1], loss[:-1]
+        yield ids, loss
 
 
 def _first_bytes(texts: Iterable[str], most: int) -> Iterator[str]:

@@ -11,12 +11,32 @@ import xxhash
 class Document:
     """One text with a name that is unique in its corpus.
 
-    ``split_key`` decides by its hash whether the document is held out.
+    ``split_key`` decides by its hash whether the document is held out. ``spans`` are the characters
+    ``[start, stop)``, ascending, that carry loss; None: all do.
     """
 
     name: str
     text: str
     split_key: bytes
+    spans: tuple[tuple[int, int], ...] | None = None
+
+    @property
+    def learned_text(self) -> str:
+        """What carries loss, in one piece."""
+        return self.text if self.spans is None else "".join(self.text[start:stop] for start, stop in self.spans)
+
+    def pieces(self) -> list[tuple[str, bool]]:
+        """The text cut where loss begins and ends, with whether each piece carries loss.
+
+        A model is asked with the piece before an answer, so each piece becomes tokens by itself.
+        """
+        if self.spans is None:
+            return [(self.text, True)]
+        cuts, place = [], 0
+        for start, stop in self.spans:
+            cuts += [(self.text[place:start], False), (self.text[start:stop], True)]
+            place = stop
+        return [(text, loss) for text, loss in (*cuts, (self.text[place:], False)) if text]
 
 
 @dataclass(frozen=True)

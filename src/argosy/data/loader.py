@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from argosy.data.batch import Batch
+from argosy.data.batch import NO_LOSS, Batch
 from argosy.data.samples import SampleOrder
 from argosy.data.shards import TokenShards
 from argosy.errors import InputError
@@ -56,11 +56,18 @@ class Loader:
         windows = np.empty((len(ids), length + 1), dtype=self.shards.dtype)
         for row, sample in zip(windows, ids.tolist(), strict=True):
             self.shards.read(sample * length, sample * length + length + 1, out=row)
+        targets = windows[:, 1:].astype(np.int64)
+        context_tokens = 0
+        if self.shards.masked:
+            for row, sample in zip(targets, ids.tolist(), strict=True):
+                row[~self.shards.read_loss(sample * length + 1, sample * length + length + 1)] = NO_LOSS
+            context_tokens = int((targets == NO_LOSS).sum())
         return Batch(
             tokens=torch.from_numpy(windows[:, :-1].astype(np.int64)),
-            targets=torch.from_numpy(windows[:, 1:].astype(np.int64)),
+            targets=torch.from_numpy(targets),
             sample_ids=torch.from_numpy(ids.copy()),
-            loss_tokens=len(ids) * length,
+            loss_tokens=targets.size - context_tokens,
+            context_tokens=context_tokens,
         )
 
     def epoch(self, step: int) -> float:

@@ -70,8 +70,9 @@ def scan(corpus: Corpus, held_out_share: float, rejected_path: Path, most_reject
         if place < share:
             candidate_sizes.append(len(content))
     if documents < 2:
+        aside = f"; {len(rejected)} records were set aside, the first for: {rejected[0].reason}" if rejected else ""
         raise InputError(
-            f"{documents or 'no'} document with text; two are needed, one of them to hold out",
+            f"{documents or 'no'} document with text; two are needed, one of them to hold out{aside}",
             where=corpus.name,
             do="give more text",
         )

@@ -49,6 +49,16 @@ class TextFiles:
             with os_errors_explained(path), path.open("rb") as file:
                 yield from self._records(file, name) if path.suffix in JSONL_SUFFIXES else _texts(file, name)
 
+    def lines(self) -> Iterator[tuple[str, bytes | Rejected]]:
+        """The records of all JSONL files (of a single file, whatever it is called) with their places, unparsed."""
+        if not self.source.exists():
+            raise InputError("no such file or folder", where=str(self.source), do="give a JSONL file or a folder")
+        for path in self._paths():
+            if path == self.source or path.suffix in JSONL_SUFFIXES:
+                name = path.relative_to(self.source).as_posix() if path != self.source else path.name
+                with os_errors_explained(path), path.open("rb") as file:
+                    yield from _lines(file, name)
+
     def _paths(self) -> Iterator[Path]:
         if self.source.is_file():
             yield self.source
@@ -58,18 +68,10 @@ class TextFiles:
             yield from (Path(folder) / name for name in sorted(names) if not name.startswith("."))
 
     def _records(self, file: BinaryIO, name: str) -> Iterator[Document | Rejected]:
-        number = 0
-        while line := file.readline(LONGEST_LINE_BYTES):
-            number += 1
-            where = f"{name}:{number}"
-            if len(line) == LONGEST_LINE_BYTES and not line.endswith(b"\n"):
-                while (rest := file.readline(LONGEST_LINE_BYTES)) and not rest.endswith(b"\n"):
-                    pass
-                yield Rejected(where, f"line longer than {LONGEST_LINE_BYTES >> 20} MiB", line[:200])
-            elif line.strip():
-                record = self._record(line, where)
-                if isinstance(record, Rejected) or record.text:
-                    yield record
+        for where, line in _lines(file, name):
+            record = line if isinstance(line, Rejected) else self._record(line, where)
+            if isinstance(record, Rejected) or record.text:
+                yield record
 
     def _record(self, line: bytes, where: str) -> Document | Rejected:
         try:
@@ -87,6 +89,19 @@ class TextFiles:
             return Document(where, text, text.encode())
         except UnicodeEncodeError:
             return Rejected(where, "half of a surrogate pair", line[:200])
+
+
+def _lines(file: BinaryIO, name: str) -> Iterator[tuple[str, bytes | Rejected]]:
+    number = 0
+    while line := file.readline(LONGEST_LINE_BYTES):
+        number += 1
+        where = f"{name}:{number}"
+        if len(line) == LONGEST_LINE_BYTES and not line.endswith(b"\n"):
+            while (rest := file.readline(LONGEST_LINE_BYTES)) and not rest.endswith(b"\n"):
+                pass
+            yield where, Rejected(where, f"line longer than {LONGEST_LINE_BYTES >> 20} MiB", line[:200])
+        elif line.strip():
+            yield where, line
 
 
 def _texts(file: BinaryIO, name: str) -> Iterator[Document | Rejected]:

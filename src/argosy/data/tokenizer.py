@@ -99,8 +99,23 @@ class Tokenizer:
         """Token ids of a text, without end-of-text; ``decode(encode(x)) == x``."""
         return self.encode_batch([text])[0]
 
-    def encode_batch(self, texts: Sequence[str]) -> list[NDArray[np.int64]]:
-        """Token ids of many texts, on all cores."""
+    @property
+    def special_tokens(self) -> tuple[str, ...]:
+        """Texts of all special tokens."""
+        return tuple(token.content for token in self._inner.get_added_tokens_decoder().values() if token.special)
+
+    def encode_batch(self, texts: Sequence[str], *, special: bool = False) -> list[NDArray[np.int64]]:
+        """Token ids of many texts, on all cores.
+
+        With `special` the text of a special token becomes that token: for templates, never for what people wrote.
+        """
+        if special:
+            self._inner.encode_special_tokens = False
+            try:
+                encodings = self._inner.encode_batch_fast(list(texts), add_special_tokens=False)
+            finally:
+                self._inner.encode_special_tokens = True
+            return [np.array(encoding.ids, dtype=np.int64) for encoding in encodings]
         if self.kind == "bytes":
             return [np.frombuffer(text.encode(), dtype=np.uint8).astype(np.int64) for text in texts]
         encodings = self._inner.encode_batch_fast(list(texts), add_special_tokens=False)

@@ -67,8 +67,9 @@ class EvaluationWindows:
                 tokens[row, 0] = self.shards.read(start - 1, start)[0]
             tokens[row, 1 : text.size] = text[:-1]
             context = length - self.new if window else 0
-            predicted = text[context:]
-            targets[row, context : text.size] = predicted
+            carries = self.shards.read_loss(start + context, stop)
+            predicted = text[context:][carries]
+            targets[row, context : text.size][carries] = predicted
             held += text.size
             loss_tokens += predicted.size
             if self.token_bytes is not None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from argosy.errors import ArgosyError, Exit, StoppedError
 from argosy.journal.clock import mono_ns
+from argosy.launch.completion import completed
 from argosy.launch.devices import resolve_slots
 from argosy.launch.inline import inline_attempt
 from argosy.layout.layout import Layout, check_batch, check_model
@@ -51,10 +52,11 @@ def train_assigned(place: Assigned, recipe_path: Path, sets: Sequence[str], run_
     """Train as one rank of many; every rank calls this with the same arguments, on a shared file system."""
     first_line_ns = mono_ns()
     recipe = load_recipe(recipe_path, sets)
+    folder = run_dir or Path("runs", recipe.run.name)
+    recipe = completed(recipe, folder)
     layout = Layout.from_recipe(recipe.layout, place.world_size)
     check_batch(layout, recipe.batch_sequences)
     check_model(layout, recipe.model, recipe.data.sequence_length)
-    folder = run_dir or Path("runs", recipe.run.name)
 
     from argosy.parallel.rendezvous import named_store  # torch takes seconds: mistakes above are told before
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from argosy.errors import Exit
 from argosy.launch.attempt import Attempt, open_attempt, stop_reason
+from argosy.launch.completion import completed
 from argosy.launch.devices import Slots, resolve_slots
 from argosy.launch.live import LiveLine
 from argosy.launch.opening import opened
@@ -72,13 +73,14 @@ def train(
     that is in the outcome: DONE, START_AGAIN after a clean stop, or the code of the rank that failed.
     """
     recipe = load_recipe(recipe_path, sets)
+    folder = run_dir or Path("runs", recipe.run.name)
+    folder = next_free(folder) if new else folder
+    recipe = completed(recipe, folder)
     slots = resolve_slots(recipe.run.device, nproc)
     layout = Layout.from_recipe(recipe.layout, slots.count)
     check_batch(layout, recipe.batch_sequences)
     check_model(layout, recipe.model, recipe.data.sequence_length)
 
-    folder = run_dir or Path("runs", recipe.run.name)
-    folder = next_free(folder) if new else folder
     with opened(folder, recipe) as (run, finished):
         if finished is not None:
             return _finished(run, finished)

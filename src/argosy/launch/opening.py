@@ -6,6 +6,7 @@ from pathlib import Path
 
 from argosy.errors import Exit
 from argosy.launch.attempt import last_end
+from argosy.launch.completion import parent_of
 from argosy.launch.stop import clear_stop
 from argosy.recipe.schema import Recipe
 from argosy.registry.run_folder import RunFolder
@@ -23,7 +24,7 @@ def opened(folder: Path, recipe: Recipe) -> Iterator[tuple[RunFolder, str | None
         run = RunFolder.open(folder)
         was = run.recipe()
     else:
-        run, was = RunFolder.create(folder, recipe), recipe
+        run, was = RunFolder.create(folder, recipe, parent=parent_of(recipe)), recipe
     with run.lock():
         run.continue_with(recipe)
         clear_stop(run)

@@ -7,6 +7,7 @@ import torch
 import torch.distributed as dist
 
 from argosy.data.windows import EvaluationWindows
+from argosy.errors import UsageError
 from argosy.models.decoder import Decoder
 from argosy.parallel.control import sum_over_ranks
 
@@ -33,7 +34,10 @@ def evaluate(
     group: dist.ProcessGroup | None,
     device: torch.device,
 ) -> Evaluation:
-    """Evaluate on all ranks together; the same result on each."""
+    """Evaluate on all ranks together; the same result on each.
+
+    Raises UsageError when no token of the windows carries loss, which fine-tuning data makes possible.
+    """
     nats, tokens, text_bytes = 0.0, 0, 0
     with torch.no_grad():
         for batch in windows.batches(batch_sequences, data_rank, data_ranks):
@@ -42,6 +46,8 @@ def evaluate(
             tokens += batch.loss_tokens
             text_bytes += batch.text_bytes or 0
     nats, all_tokens, all_bytes = sum_over_ranks([nats, tokens, text_bytes], group)
+    if not all_bytes:
+        raise UsageError("the held-out windows show no answer", where="eval.tokens", do="evaluate on more tokens")
     return Evaluation(
         loss=nats / all_tokens,
         bits_per_byte=nats / math.log(2) / all_bytes,

@@ -115,13 +115,14 @@ class Trainer:
         recipe, state = self.recipe, self.state
         # The rate of a step is that at its middle: neither the first step nor the last is then wasted on 0.
         seen = (step + 0.5) * recipe.batch.tokens
+        divisor = max(1, agreed.loss_tokens)  # fine-tuning: a batch can hold prompts alone, and then teaches nothing
         rate = learning_rate(recipe.schedule, recipe.optimizer.learning_rate, seen, recipe.objective.tokens)
         result = train_step(
             self.program,
             self.optimizer,
             batches,
             step=step,
-            global_loss_tokens=agreed.loss_tokens,
+            global_loss_tokens=divisor,
             learning_rate=rate,
             clip_norm=recipe.optimizer.clip_norm,
             z_loss=recipe.objective.z_loss,
@@ -129,7 +130,7 @@ class Trainer:
             phases=self.phases,
             total=self.ranks.total,
         )
-        loss = result.loss_sum / agreed.loss_tokens
+        loss = result.loss_sum / divisor
         state.step += 1
         if result.applied:
             state.loss_tokens += agreed.loss_tokens

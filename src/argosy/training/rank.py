@@ -37,6 +37,7 @@ from argosy.parallel.program import DTYPES, translate
 from argosy.parallel.rendezvous import meet
 from argosy.recipe.schema import Recipe
 from argosy.registry.run_folder import RunFolder
+from argosy.training.beginning import begin
 from argosy.training.loop import Ranks, Trainer
 from argosy.training.observers import Observer
 from argosy.training.peak import matmul_peak
@@ -184,6 +185,7 @@ def _build(
             layout=asdict(layout),
             learning_hash=run.info.learning_hash,
             data_digest=data.digest,
+            tokenizer_digest=data.tokenizer.digest,
             code_version=__version__,
             created_wall_s=0.0,
             training={},
@@ -233,10 +235,10 @@ def _join(
 def _resume(
     run: RunFolder, recipe: Recipe, tree: Tree, data: Prepared, ranks: Ranks, place: Place, recorder: Recorder
 ) -> LoopState:
-    """Load the newest whole checkpoint into `tree`, if there is one."""
+    """Load the newest whole checkpoint into `tree`; if there is none yet, what the recipe starts from."""
     found = find_on_all_ranks(run.checkpoints, ranks.group)
     if found is None:
-        return LoopState()
+        return begin(recipe, tree, data, place.rank, place.world_size, ranks.group)
     folder, manifest = found
     if manifest.data_digest != data.digest:
         raise UsageError(
