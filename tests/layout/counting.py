@@ -1,5 +1,6 @@
 """Counts the collectives of a real step, for the comparison with the inventory."""
 
+import inspect
 from collections import Counter
 from typing import Any
 
@@ -48,6 +49,7 @@ def counted_step(split: Split, micro_batches: int, reduce: str) -> tuple[dict[tu
         Batch(
             *(torch.randint(VOCAB, (per_rank, SEQUENCE), generator=generator) for _ in range(2)),
             torch.zeros(per_rank, dtype=torch.int64),
+            loss_tokens=per_rank * SEQUENCE,
         )
         for _ in range(micro_batches)
     ]
@@ -58,23 +60,36 @@ def counted_step(split: Split, micro_batches: int, reduce: str) -> tuple[dict[tu
         if group in axis_of:
             seen[axis_of[group], op, tensor.numel() * tensor.element_size()] += 1
 
-    originals = {
-        name: getattr(dist, name) for name in ("all_gather_into_tensor", "reduce_scatter_tensor", "all_reduce")
+    # The names under which FSDP2 of torch 2.11 to 2.14 calls them; one may be built on another, so only the outer counts
+    sizes = {
+        "all_gather_into_tensor": ("all_gather", 0),
+        "all_gather_single": ("all_gather", 0),
+        "reduce_scatter_tensor": ("reduce_scatter", 1),
+        "reduce_scatter_single": ("reduce_scatter", 1),
+        "all_reduce": ("all_reduce", 0),
     }
+    originals = {name: getattr(dist, name) for name in sizes if hasattr(dist, name)}
+    inside = [False]
 
-    def gather(output: Any, input: Any, group: Any = None, **rest: Any) -> Any:
-        note("all_gather", output, group)
-        return originals["all_gather_into_tensor"](output, input, group=group, **rest)
+    def counted(name: str) -> Any:
+        op, whole = sizes[name]
+        signature = inspect.signature(originals[name])
 
-    def scatter(output: Any, input: Any, *args: Any, group: Any = None, **rest: Any) -> Any:
-        note("reduce_scatter", input, group)
-        return originals["reduce_scatter_tensor"](output, input, *args, group=group, **rest)
+        def call(*args: Any, **rest: Any) -> Any:
+            if inside[0]:
+                return originals[name](*args, **rest)
+            given = signature.bind(*args, **rest).arguments
+            note(op, list(given.values())[whole], given.get("group"))
+            inside[0] = True
+            try:
+                return originals[name](*args, **rest)
+            finally:
+                inside[0] = False
 
-    def reduce_all(tensor: Any, *args: Any, group: Any = None, **rest: Any) -> Any:
-        note("all_reduce", tensor, group)
-        return originals["all_reduce"](tensor, *args, group=group, **rest)
+        return call
 
-    dist.all_gather_into_tensor, dist.reduce_scatter_tensor, dist.all_reduce = gather, scatter, reduce_all
+    for name in originals:
+        setattr(dist, name, counted(name))
     try:
         train_step(program, optimizer, batches, step=1, global_loss_tokens=SEQUENCES * SEQUENCE, learning_rate=0.01,
                    clip_norm=1.0, z_loss=0.0, device=CPU, phases=_NoPhases())  # type: ignore[arg-type]  # fmt: skip
