@@ -42,9 +42,7 @@ class TrackedLine(LiveLine):
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, process_group=0
             )
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         give_up = time.monotonic() + GRACE_S
         for name, mirror in self._mirrors.items():
             try:
