@@ -48,7 +48,7 @@ def build_report(run_path: Path, *, tolerant: bool = False, paid: Sequence[Row] 
         raise InputError(f"nothing to report: no attempt has begun{unread}", where=str(run_path))
     ranks, agents = sources(journal, RunClock(journal), None)
     hours = _run_hours(journal, [*ranks, *agents], tolerant)
-    edges_ns = [hours.back(at) for at in hours.edges(SLICES)[1:-1]]
+    edges_ns = [hours.back(at) for at in hours.edges(SLICES)[1:-1]] if hours.length_ns else []
     books = keep_books(journal, tolerant=tolerant, edges_ns=edges_ns)
     leaders = _first_of_each_attempt(ranks)
     files = [leader.file for leader in leaders.values()]
