@@ -21,6 +21,8 @@ from argosy.recipe.presets import PRESETS
 NECESSARY = ("gpu", "gpus", "layers", "hidden", "seq_len", "global_batch_sequences")
 _RECOMPUTE = {"none": (0.0, 0.0), "selective": (0.0, 1.0), "full": (1.0, 0.0)}
 _ZERO = {"none": 0, "zero1": 1, "zero2": 2, "zero3": 3, "fsdp": 3, "hsdp": 3}
+UNGATED = 3.75
+"""Inner ÷ outer width from which an MLP is taken to have no gate, where neither a cell nor the parameters say."""
 GPT2_VOCAB = 50_304
 """Vocabulary of a row that states none: GPT-2's, padded to a multiple of 128, as the Megatron family uses."""
 
@@ -102,9 +104,8 @@ def _case(cells: Mapping[str, str], line: int) -> Case:
     assumed: list[str] = []
     shape = _shape(cells, line, assumed)
     get = lambda name: _number(cells.get(name, ""), name, line)  # noqa: E731
-    missing = [n for n in ("gpus", "seq_len", "global_batch_sequences") if get(n) is None] + [
-        n for n in ("layers", "hidden") if n not in shape
-    ]
+    missing = [n for n in ("gpus", "seq_len", "global_batch_sequences") if get(n) is None]
+    missing += [n for n in ("layers", "hidden") if not shape and get(n) is None]
     if not cells.get("gpu"):
         missing.append("gpu")
     if missing:
@@ -200,16 +201,18 @@ def _shape(cells: Mapping[str, str], line: int, assumed: list[str]) -> dict[str,
     kv_heads = get("kv_heads") or preset.get("kv_heads") or heads
 
     # What a row leaves open, the stated number of parameters decides: gated or not, tied or not
-    gates = {"yes": (True,), "no": (False,)}.get(cells.get("gated_mlp", ""), (ffn != 4 * hidden, ffn == 4 * hidden))
+    gates = {"yes": (True,), "no": (False,)}.get(cells.get("gated_mlp", ""), (ffn < UNGATED * hidden, ffn >= UNGATED * hidden))
     ties = (bool(preset.get("tied_embeddings")), not preset.get("tied_embeddings"))
     choices = [(gated, tied) for gated in gates for tied in ties]
     params = get("params_b")
 
-    def miss(choice: tuple[bool, bool]) -> float:
+    def miss(choice: tuple[bool, bool]) -> int:
+        """Percent by which the count is off."""
         body = layers * hidden * (hidden * (2 + 2 * kv_heads / heads) + (2 + choice[0]) * ffn)
-        return abs(body + (2 - choice[1]) * vocab * hidden - (params or 0) * 1e9)
+        return round(100 * abs((body + (2 - choice[1]) * vocab * hidden) / ((params or 1) * 1e9) - 1))
 
-    gated, tied = min(choices, key=miss) if params else choices[0]
+    # Gated and tied first: where both fit equally well, that is what newer models are
+    gated, tied = min(sorted(choices, reverse=True), key=miss) if params else choices[0]
     return {
         "layers": layers,
         "hidden": hidden,

@@ -65,6 +65,10 @@ def saved_bytes(w: Workload) -> tuple[Array, Array]:
     return kept, 2.0 * tokens * h / seq_ranks
 
 
+UNEVEN = 0.5
+"""Layers that the first rank has above its share when stages are cut by cost: the expected rounding of whole layers."""
+
+
 def stage_layers(w: Workload) -> tuple[Array, Array]:
     """Layers of the first and of the last pipeline rank; fractions where a cut is not stated."""
     block = w.hidden * w.head_dim * (2.0 * w.heads + 2.0 * w.kv_heads) + (2.0 + w.gated) * w.hidden * np.where(
@@ -74,7 +78,7 @@ def stage_layers(w: Workload) -> tuple[Array, Array]:
     per_rank = (w.layers + head) / w.pp
     even = w.layers / w.pp
     by_cost = w.balanced > 0
-    first = np.where(by_cost, np.minimum(np.ceil(per_rank - 1e-9), w.layers), even)
+    first = np.where(by_cost, np.minimum(per_rank + UNEVEN, w.layers), even)
     last = np.where(by_cost, np.maximum(per_rank - head, 0.0), even)
     return np.where(w.pp > 1, first, w.layers), np.where(w.pp > 1, last, w.layers)
 
