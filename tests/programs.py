@@ -1,7 +1,7 @@
 """Small programs for distributed tests: any layout of one decoder, built on real ranks as the engine builds it."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.distributed as dist
@@ -36,6 +36,7 @@ class Split:
     dp: int = 1
     fsdp: int = 1
     reshard: bool = True
+    reduce: Literal["fp32", "bf16"] = "fp32"
     optimizer: OptimizerTable = field(default_factory=lambda: OptimizerTable(kind="adamw", learning_rate=0.01))
 
     @property
@@ -55,7 +56,7 @@ def make_program(split: Split, table: ModelTable, seed: int = SEED) -> Program:
     """This rank's program with initial weights; needs a default process group when there are several ranks."""
     layout = split.layout
     mesh = build_mesh(layout, "cpu") if layout.world_size > 1 else None
-    return translate(build(table, VOCAB), layout, mesh, PrecisionTable(), seed=seed, device=CPU)
+    return translate(build(table, VOCAB), layout, mesh, PrecisionTable(reduce=split.reduce), seed=seed, device=CPU)
 
 
 def make_state(split: Split, table: ModelTable, seed: int = SEED) -> tuple[Program, torch.optim.Optimizer, Tree]:

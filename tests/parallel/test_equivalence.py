@@ -50,6 +50,18 @@ def test_every_layout_is_the_training_of_one_process(run_ranks: Any, split: Spli
                 assert torch.equal(taken.initial[name], start), f"{name} starts from other bits"
 
 
+@pytest.mark.dist
+@pytest.mark.parametrize("split", [Split(dp=2, reduce="bf16"), Split(fsdp=2, reduce="bf16")], ids=str)
+def test_gradients_are_summed_in_the_dtype_that_was_asked_for(run_ranks: Any, split: Split) -> None:
+    taken, exact = run_ranks(2, take_steps, split, Form())[0], truth(Form())[0]
+    true, off = (
+        torch.cat([part.flatten() for part in parts])
+        for parts in (exact.gradients.values(), [taken.gradients[name] - g for name, g in exact.gradients.items()])
+    )
+    # bf16 rounds to 2^-9; errors of that size, and not smaller, are what the option is for.
+    assert 2**-12 < float(off.norm() / true.norm()) < 2**-8
+
+
 def mean_of_means(program: Program) -> None:
     """Divide by this rank's own count, as if all ranks had equally many tokens."""
     right = equivalence.train_step

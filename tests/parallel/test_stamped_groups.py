@@ -33,9 +33,9 @@ KNOWN = {
     # Gathered once: the root, which is kept, and each block in forward and again in backward.
     "fsdp": CONTROL
     | {("fsdp", "all_gather"): 1 + 2 * BLOCKS, ("fsdp", "reduce_scatter"): 1 + BLOCKS, ("fsdp", "all_reduce"): 1},
-    # In the second micro-batch everything is there already; gradients are reduced once.
+    # Kept from forward to backward, gathered again for the second micro-batch; gradients are reduced once.
     "fsdp, kept, two micro-batches": CONTROL
-    | {("fsdp", "all_gather"): 1 + BLOCKS, ("fsdp", "reduce_scatter"): 1 + BLOCKS, ("fsdp", "all_reduce"): 1},
+    | {("fsdp", "all_gather"): 2 * (1 + BLOCKS), ("fsdp", "reduce_scatter"): 1 + BLOCKS, ("fsdp", "all_reduce"): 1},
     # The norm needs no collective: each rank has all summed gradients.
     "replicas, two micro-batches": CONTROL | {("dp", "all_reduce"): 1},
 }

@@ -95,13 +95,13 @@ def test_control_files_save_and_stop_a_run(tmp_path: Path, run_ranks: Any) -> No
 
 @pytest.mark.dist
 def test_a_budget_is_not_passed_and_not_left_over_a_restart(tmp_path: Path, run_ranks: Any) -> None:
-    limit_s = 10.0  # of both devices together
+    limit_s = 16.0  # of both devices together
     run = make_run(tmp_path / "run", *LONG, f"budget.device_hours={limit_s / 3600}")
-    assert train(run_ranks, run, 2, [StopAfter(run, 3), SlowSteps(0.1)]) == [Exit.START_AGAIN] * 2
+    assert train(run_ranks, run, 2, [StopAfter(run, 3), SlowSteps(0.2)]) == [Exit.START_AGAIN] * 2
     (run.control / "stop").unlink()
     before_ns = paid_before_ns(run)
     assert before_ns > 0
-    assert train(run_ranks, run, 2, [SlowSteps(0.1)]) == [Exit.DONE] * 2
+    assert train(run_ranks, run, 2, [SlowSteps(0.2)]) == [Exit.DONE] * 2
     stop = decision(run, 2)
     assert "budget.device_hours" in stop["reason"]
     opened_ns = max(row["t"] for row in read_rows(run.paid_file) if row["ph"] == "open")
