@@ -110,7 +110,7 @@ class LlamaLike:
         output = [("self_attn.o_proj", "attention.o")]
         mlp = [(f"mlp.{theirs}", f"mlp.{ours}") for theirs, ours in _MLP]
         norms = [("input_layernorm", "attention_norm"), ("post_attention_layernorm", "mlp_norm")]
-        if table.qk_norm:
+        if self.qk_norm:
             norms += [(f"self_attn.{name}_norm", f"attention.{name}_norm") for name in "qk"]
         weight, bias = ("weight",), ("weight", "bias")
         found = [Weight("model.embed_tokens.weight", ("embedding.weight",))]

@@ -191,7 +191,7 @@ def _unknown(name: str, names: Mapping[str, str]) -> str:
     """What is known, and the first tensor that the nearest known family does not have."""
 
     def strangers(family: Family) -> list[str]:
-        have = {_numberless(weight.theirs) for weight in family.weights(ModelTable(layers=1, bias="all", qk_norm=True))}
+        have = {_numberless(weight.theirs) for weight in family.weights(ModelTable(layers=1, bias="all"))}
         return [tensor for tensor in names if _numberless(tensor) not in have]
 
     nearest = min(FAMILIES, key=lambda family: len(strangers(family)))
