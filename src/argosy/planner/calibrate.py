@@ -12,7 +12,7 @@ from argosy.planner.constants import Constants
 from argosy.planner.step_time import StepTime, step_time
 from argosy.planner.workload import Array, Workload
 
-BETWEEN = 0.13
+BETWEEN = 0.1
 """Spread (of log predicted ÷ measured) between sources that were not fitted; leave-one-source-out."""
 WITHIN = 0.13
 """Spread between the rows of one source around its own median."""

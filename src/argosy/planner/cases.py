@@ -201,7 +201,9 @@ def _shape(cells: Mapping[str, str], line: int, assumed: list[str]) -> dict[str,
     kv_heads = get("kv_heads") or preset.get("kv_heads") or heads
 
     # What a row leaves open, the stated number of parameters decides: gated or not, tied or not
-    gates = {"yes": (True,), "no": (False,)}.get(cells.get("gated_mlp", ""), (ffn < UNGATED * hidden, ffn >= UNGATED * hidden))
+    gates = {"yes": (True,), "no": (False,)}.get(
+        cells.get("gated_mlp", ""), (ffn < UNGATED * hidden, ffn >= UNGATED * hidden)
+    )
     ties = (bool(preset.get("tied_embeddings")), not preset.get("tied_embeddings"))
     choices = [(gated, tied) for gated in gates for tied in ties]
     params = get("params_b")

@@ -56,6 +56,7 @@ PRIORS: dict[str, Prior] = {
     "blocking": Prior(50e-6, 2.0, "seconds a collective waits per member for a blocking stage transfer between nodes"),
     "optimizer_passes": Prior(1.2, 0.2, "times the 30 bytes per parameter that an update must move"),
     "step_overhead": Prior(0.01, 0.5, "seconds per step outside everything above: data, logging, synchronisation"),
+    "micro_overhead": Prior(2e-3, 0.7, "seconds per micro-batch of a rank outside its layers: data, loss, bookkeeping"),
     "jitter": Prior(0.003, 0.5, "loss per doubling of domains: somebody is always late"),
 }
 
@@ -98,6 +99,7 @@ class Values:
     blocking: float
     optimizer_passes: float
     step_overhead: float
+    micro_overhead: float
     jitter: float
 
 

@@ -195,7 +195,7 @@ def step_time(w: Workload, c: Values) -> StepTime:
         bubble=bubble,
         dp_comm=dp_comm,
         optimizer=optimizer,
-        host=per_rank_layers * floor,
+        host=per_rank_layers * floor + m * c.micro_overhead,
         head=head,
     )
     jitter = c.jitter * np.log2(np.maximum(1.0, w.gpus / w.domain))
