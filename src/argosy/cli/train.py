@@ -31,6 +31,10 @@ def _train(
     sets: Annotated[
         list[str] | None, typer.Option("--set", metavar="TABLE.KEY=VALUE", help="Override one key of the recipe.")
     ] = None,
+    track: Annotated[
+        list[str] | None,
+        typer.Option(metavar="tensorboard|wandb|mlflow", help="Mirror the journal to a tracker; may be repeated."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON, progress on stderr.")] = False,
 ) -> None:
     """Train a recipe; the same command continues a run that was stopped or killed.
@@ -46,13 +50,25 @@ def _train(
 
     place = assigned()
     if place is not None:  # started by torchrun or srun, as one of several ranks
+        if track:
+            from argosy.errors import UsageError
+
+            raise UsageError(
+                "there is no launcher under torchrun and srun that could start a mirror",
+                where="--track",
+                do="run `python -m argosy.integrations.mirror RUN ATTEMPT TRACKER` beside it",
+            )
         raise typer.Exit(train_assigned(place, recipe, overrides, run_dir))
 
-    from argosy.launch.live import LiveLine
     from argosy.launch.local import train
+    from argosy.launch.tracked import TrackedLine
 
-    live = LiveLine(sys.stderr if as_json else sys.stdout)
-    outcome = train(recipe, overrides, nproc, run_dir, new=new, live=live)
+    if track:
+        from argosy.integrations.trackers import check
+
+        check(track)
+    with TrackedLine(sys.stderr if as_json else sys.stdout, track or ()) as live:
+        outcome = train(recipe, overrides, nproc, run_dir, new=new, live=live)
     for line in outcome.said:
         live.say(line)
     if as_json:
