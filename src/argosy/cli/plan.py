@@ -131,7 +131,10 @@ def register(app: typer.Typer) -> None:
 
         question, asked = _question(recipe, model, cluster, sequence, batch, precision, sets)
         one, other = (detail(question, asked, text) for text in (first, second))
-        _print_json({"schema": 1, "plans": [d.to_json() for d in (one, other)]}) if as_json else render.print_pair(one, other)
+        if as_json:
+            _print_json({"schema": 1, "plans": [one.to_json(), other.to_json()]})
+        else:
+            render.print_pair(one, other)
 
     @plan.command()
     def fit(
