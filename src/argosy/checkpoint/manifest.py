@@ -40,8 +40,8 @@ class Manifest:
     created_wall_s: float
     training: dict[str, Any]
     files: dict[str, FileDigest]
-    tokenizer_digest: str = ""
-    """Empty where nobody knows it."""
+    vocabulary_digest: str = ""
+    """Which id stands for which token; empty where nobody knows."""
     schema: str = SCHEMA
 
     def to_json(self) -> str:

@@ -16,6 +16,7 @@ import xxhash
 from numpy.typing import NDArray
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
+from argosy.data.files import digest_json
 from argosy.errors import InputError
 
 Kind = Literal["bpe", "bytes", "file"]
@@ -138,6 +139,12 @@ class Tokenizer:
         for token, added in self._inner.get_added_tokens_decoder().items():
             lengths[token] = 0 if added.special else len(added.content.encode())
         return lengths
+
+    @cached_property
+    def vocabulary_digest(self) -> str:
+        """xxh3_128 of which id stands for which token: weights fit any tokenizer that agrees on that."""
+        vocabulary = self._inner.get_vocab(with_added_tokens=True)
+        return digest_json(sorted((token, text) for text, token in vocabulary.items()))
 
     @cached_property
     def digest(self) -> str:

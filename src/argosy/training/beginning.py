@@ -36,7 +36,7 @@ def begin(
         _read_folder(origin, tree["model"])
         return LoopState()
     manifest = _whole(origin, rank, group)
-    _check_tokenizer(origin, manifest.tokenizer_digest or _digest_beside(origin), data)
+    _check_tokenizer(origin, manifest.vocabulary_digest or _digest_beside(origin), data)
     parts = {name: tree[name] for name in _PARTS[recipe.init.load]}
     if recipe.init.load != "all":
         load(origin.folder, parts, group)
@@ -57,14 +57,14 @@ def begin(
 
 
 def _digest_beside(origin: Origin) -> str | None:
-    """Of the tokenizer that came with the weights; None where none did."""
+    """Of the vocabulary that came with the weights; None where none did."""
     file = None if origin.companions is None else origin.companions / TOKENIZER_FILE
-    return Tokenizer.load(file).digest if file is not None and file.exists() else None
+    return Tokenizer.load(file).vocabulary_digest if file is not None and file.exists() else None
 
 
 def _check_tokenizer(origin: Origin, digest: str | None, data: Prepared) -> None:
     """Equal ids must mean equal text."""
-    if digest not in (None, data.tokenizer.digest):
+    if digest not in (None, data.tokenizer.vocabulary_digest):
         raise UsageError(
             f"the data is made of other tokens than those that the weights in {origin.name} know",
             where=str(data.folder),

@@ -185,7 +185,7 @@ def _build(
             layout=asdict(layout),
             learning_hash=run.info.learning_hash,
             data_digest=data.digest,
-            tokenizer_digest=data.tokenizer.digest,
+            vocabulary_digest=data.tokenizer.vocabulary_digest,
             code_version=__version__,
             created_wall_s=0.0,
             training={},
