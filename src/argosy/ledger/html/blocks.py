@@ -34,8 +34,8 @@ def exact(value: object, shown: str) -> Markup:
 
 
 def table(heads: Sequence[object], rows: Sequence[Markup], foot: Markup | None = None) -> Markup:
-    """A table that scrolls by itself where it is wider than the page."""
-    cells = [el("th", head, scope="col") for head in heads]
+    """A table that scrolls by itself where it is wider than the page; a head may be an element of its own."""
+    cells = [head if isinstance(head, Markup) else el("th", head, scope="col") for head in heads]
     parts = (el("thead", el("tr", cells)), el("tbody", list(rows)), el("tfoot", foot) if foot else None)
     return el("div", el("table", *parts), class_="scroll", tabindex=0)
 
@@ -160,11 +160,12 @@ def attempts(report: Report) -> Markup:
     heads = ["attempt", "started", "ranks", "from", "steps", "lost", "step time", "tokens/s", "paid s"]
     names = [phase.replace("_", " ").replace("no process.", "gap ") for phase in phases]
     note = f"The last {len(shown)} of {len(report.attempts)}. " if hidden else ""
+    ended = el("th", "ended", scope="col", class_="words")
     return el(
         "section",
         el("h2", "Attempts and restarts"),
         el("p", f"{note}Start-up phases and gaps in device-seconds.", class_="note"),
-        table([*heads, "ended", *names], [_attempt(row, list(phases)) for row in shown]),
+        table([*heads, ended, *names], [_attempt(row, list(phases)) for row in shown]),
         id="attempts",
     )
 
