@@ -16,9 +16,9 @@ import numpy as np
 
 from argosy.planner.calibrate import BETWEEN, WITHIN
 from argosy.planner.cases import Cases, cases_from, read_cases
-from argosy.planner.fit import MIN_MFU, Training, fit, log_ratio
+from argosy.planner.fit import Training, fit, log_ratio
 from argosy.planner.step_time import model_flops
-from argosy.planner.validate import Validation
+from argosy.planner.validate import MIN_MFU, Validation
 
 NANOTRON = "nanotron v0.5"
 

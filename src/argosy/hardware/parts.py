@@ -63,10 +63,9 @@ def parts() -> tuple[Part, ...]:
             id=row["id"],
             aliases=tuple(row["aliases"]),
             die=row["die"],
-            peak_flops_per_s=peaks.get(row["id"]) or _tera(row["peak_tflops"]),
+            peak_flops_per_s=peaks[row["id"]],
             matmul_flops_per_s=_tera(row.get("matmul_tflops", {})),
-            sustained_share=row.get("sustained_share")
-            or _sustained(peaks.get(row["id"]) or _tera(row["peak_tflops"]), row),
+            sustained_share=row.get("sustained_share") or _sustained(peaks[row["id"]], row),
             memory_bytes=round(row["memory_gib"] * GIB),
             memory_bytes_per_s=row["memory_gb_s"] * 1e9,
             processors=row["processors"],

@@ -14,14 +14,13 @@ from argosy.planner.cases import Cases, read_cases
 from argosy.planner.constants import GEMM_WIDTH, PRIORS, Constants, gemm_prior, to_toml
 from argosy.planner.memory import settle_recompute
 from argosy.planner.step_time import model_flops, step_time
+from argosy.planner.validate import MIN_MFU, MIN_ROWS
 from argosy.planner.workload import DIES, DTYPES, Array, Workload
 
 HUBER = 0.08
 """Residuals above this count linearly: measured rows contain slow nodes and typing errors."""
 PRIOR_WEIGHT = 1e-3
 """Weight of the starting points against one source."""
-MIN_ROWS, MIN_MFU = 5, 0.10
-"""A source is fitted and judged from this many rows on; slower rows measure congestion and mistakes, not the model."""
 
 
 class Training:

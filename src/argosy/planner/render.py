@@ -25,6 +25,8 @@ def print_validation(validation: Validation, console: Console | None = None) -> 
         f"{len(rows)} rows, {len(validation.cases.predictable)} predicted with {len(constants)} constants "
         f"({constants.origin}); interval ±{np.expm1(constants.spread):.0%}"
     )
+    if (headline := validation.headline()) is not None:
+        console.print(f"step time: {headline:.1%} mean over sources of the median error (≥ 5 rows of ≥ 10 % MFU)")
     for column in GROUPS:
         console.print(_errors(f"step time by {column}", validation.time_errors(column)))
     if memory := validation.memory_errors("source"):

@@ -9,9 +9,12 @@ import numpy as np
 from argosy.planner.cases import Cases
 from argosy.planner.constants import Constants, fitted_constants
 from argosy.planner.predict import DOES_NOT_FIT, Prediction, predict
+from argosy.planner.step_time import model_flops
 from argosy.planner.workload import Array
 
 SCHEMA = 1
+MIN_ROWS, MIN_MFU = 5, 0.10
+"""A source is judged from this many rows on; slower rows measure congestion and mistakes, not the model."""
 FAILED = ("failed", "oom", "out of memory", "crash")
 
 
@@ -114,25 +117,42 @@ class Validation:
             ratio = self.memory_bytes / measured - 1.0
         return _grouped(self.cases.text(column), ratio, np.isfinite(ratio))
 
+    def headline(self) -> float | None:
+        """Mean over sources (of at least MIN_ROWS rows of MIN_MFU) of the median step time error."""
+        if self.prediction is None:
+            return None
+        w = self.prediction.workload
+        flops = self.cases.spread(model_flops(w) / w.gpus / w.peak_flops_per_s)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            ratio = self.step_time_s / self.cases.step_time_s - 1.0
+            keep = np.logical_and(self.usable(), flops / self.cases.step_time_s >= MIN_MFU)
+        medians = [e.median for e in _grouped(self.cases.text("source"), ratio, keep) if e.rows >= MIN_ROWS]
+        return float(np.mean(medians)) if medians else None
+
     def rankings(self, at_least: int = 3) -> list[Ranking]:
-        """Order of the layouts within each (source, model, accelerator, number) with at least so many rows."""
+        """Order of the layouts within each cell: source, model, accelerator, number of them, precision, sequence.
+
+        Rows of one layout count once, with their mean speed; a cell needs `at_least` so many different layouts.
+        """
         keep = np.flatnonzero(self.usable())
-        names = ("source", "model_name", "gpu", "precision", "seq_len")
-        columns = [self.cases.text(name) for name in names]
+        names = ("source", "model_name", "gpu", "precision", "seq_len", "gpus")
+        layout = ("dp", "tp", "pp", "vpp", "cp", "ep", "micro_batch", "sharding", "recompute", "global_batch_sequences")
+        columns = {name: self.cases.text(name) for name in (*names, *layout)}
         gpus, tokens = self.cases.column("gpus"), self.cases.column("global_batch_sequences")
         measured = tokens * self.cases.column("seq_len") / gpus / self.cases.step_time_s
-        cells: dict[tuple[Any, ...], list[int]] = {}
+        cells: dict[tuple[str, ...], dict[tuple[str, ...], list[int]]] = {}
         for i in keep:
-            cells.setdefault((*(column[i] for column in columns), gpus[i]), []).append(int(i))
+            cell = cells.setdefault(tuple(columns[name][i] for name in names), {})
+            cell.setdefault(tuple(columns[name][i] for name in layout), []).append(int(i))
         out = []
-        for key, index in sorted(cells.items(), key=lambda item: [str(part) for part in item[0]]):
-            if len(index) < at_least:
+        for key, layouts in sorted(cells.items()):
+            if len(layouts) < at_least:
                 continue
-            true, guess = measured[index], self.tokens_per_s[index]
+            true = np.array([measured[rows].mean() for rows in layouts.values()])
+            guess = np.array([self.tokens_per_s[rows].mean() for rows in layouts.values()])
             regret = 1.0 - true[np.argmax(guess)] / true.max()
-            out.append(
-                Ranking(f"{key[1]} @ {gpus[index[0]]:g} {key[2]}", len(index), float(regret), kendall_tau(true, guess))
-            )
+            name = f"{key[1]} @ {key[5]} {key[2]}"
+            out.append(Ranking(name, len(layouts), float(regret), kendall_tau(true, guess)))
         return out
 
     def fit_check(self) -> FitCheck | None:
@@ -158,6 +178,7 @@ class Validation:
         return {
             "schema": SCHEMA,
             "constants": {"count": len(self.constants), "origin": self.constants.origin},
+            "headline": self.headline(),
             "rows": self.rows(),
             "step_time_errors": {c: [asdict(e) for e in self.time_errors(c)] for c in GROUPS},
             "memory_errors": [asdict(e) for e in self.memory_errors("source")],
