@@ -22,13 +22,13 @@ from argosy.lab.origins import axes_of, origins
 from argosy.lab.runs import Runs, distance
 from argosy.laws.surfaces import Array, Chinchilla, Curve, Front
 
-SHARPNESS = 4.0
+SHARPNESS = 8.0
 """Nats of mean log score are multiplied by this in the weights of the forms."""
-MISFIT = 0.01
+MISFIT = 0.006
 """Misfit per e-fold beyond the largest run, as a share of the reducible loss: exponents drift, sizes are not tuned
 equally well. 0.2 to 3.6 % in rolling origins of ten ladders."""
 RELEVANCE = 0.05
-"""Runs whose excess over the front (log of reducible loss) differs from the targets' by this count half as much."""
+"""Runs whose excess over the front (log of reducible loss) differs from the targets' by this count 0.6 as much."""
 PRIOR_ORIGINS = 4.0
 """Weight of "standardised errors are 1" against the origins seen."""
 EFFECTIVE_SHARE = 0.5
@@ -197,7 +197,7 @@ def _relevance(fits: Sequence[Fit], withheld: Runs, targets: Runs | None) -> Arr
         return np.median([f.candidate.surface.excess(f.p, runs.points(f.centre)) for f in fits], axis=0)
 
     centre = 0.0 if targets is None else float(np.median(excess(targets)))
-    weight = 1 / (1 + ((excess(withheld) - centre) / RELEVANCE) ** 2)
+    weight = np.exp(-0.5 * ((excess(withheld) - centre) / RELEVANCE) ** 2) + 1e-6
     return np.asarray(weight / weight.sum())
 
 

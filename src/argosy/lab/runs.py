@@ -70,6 +70,12 @@ class Runs:
         """Whether any run saw its data more than once (beyond rounding of the count)."""
         return self.unique_tokens is not None and bool(np.any(self.tokens > 1.05 * self.unique_tokens))
 
+    def configurations(self) -> NDArray[np.intp]:
+        """Number of the configuration (equal N, D and unique tokens) of each run, (rows,)."""
+        unique = self.tokens if self.unique_tokens is None else self.unique_tokens
+        keys = np.stack([self.parameters, self.tokens, unique])
+        return np.unique(keys, axis=1, return_inverse=True)[1].reshape(-1)
+
     def levels(self) -> list[NDArray[np.intp]]:
         """Indices of the runs of each level of compute, ascending."""
         logs = np.log(self.compute_flops)
