@@ -149,10 +149,17 @@ def test_tokenizer_of_an_import_comes_back_as_it_was(tmp_path: Path) -> None:
     model = AutoModelForCausalLM.from_config(LlamaConfig(**SHAPE | {"vocab_size": 257}))
     model.save_pretrained(tmp_path / "theirs")
     Tokenizer.bytes().save(tmp_path / "theirs" / "tokenizer.json")
-    settings = '{"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|endoftext|>", "chat_template": "{{ 1 }}"}'
+    settings = (
+        '{"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|endoftext|>", "chat_template": "{{ 1 }}"}'
+    )
     (tmp_path / "theirs" / "tokenizer_config.json").write_text(settings)
     import_folder(tmp_path / "theirs", tmp_path / "in")
     export(find_origin(str(tmp_path / "in")), tmp_path / "out")
     for name in ("tokenizer.json", "tokenizer_config.json", "generation_config.json"):
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "theirs" / name).read_bytes()
-    assert AutoTokenizer.from_pretrained(tmp_path / "out").apply_chat_template([{"role": "user", "content": "?"}], tokenize=False) == "1"
+    assert (
+        AutoTokenizer.from_pretrained(tmp_path / "out").apply_chat_template(
+            [{"role": "user", "content": "?"}], tokenize=False
+        )
+        == "1"
+    )
