@@ -63,16 +63,20 @@ class Cluster:
 
 
 def load_cluster(text: str) -> Cluster:
-    """The cluster that `text` means: a path of a TOML file, or ``COUNTxPART``.
+    """The cluster that `text` means: a path of a TOML file, ``COUNTxPART``, or ``local:RANKS`` on this machine.
 
     Raises UsageError for what cannot be understood, InputError for a file that cannot be read.
     """
     if match := re.fullmatch(r"\s*(\d+)\s*[x×*]\s*([\w.+-]+)\s*", text):
         return _of_part(part(match[2]), int(match[1]))
+    if match := re.fullmatch(r"local(?::(\d+))?", text.strip()):
+        from argosy.hardware.local import local_cluster  # it builds on this module
+
+        return local_cluster(int(match[1] or 1))
     path = Path(text)
     if path.suffix != ".toml" and not path.exists():
         raise UsageError(
-            f"{text!r} is neither COUNTxPART nor a cluster file", do="write 64xH100, or a path of a .toml file"
+            f"{text!r} is neither COUNTxPART nor a cluster file", do="write 64xH100, local:2, or a path of a .toml file"
         )
     try:
         content = tomllib.loads(path.read_text("utf-8"))
