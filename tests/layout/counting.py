@@ -60,7 +60,7 @@ def counted_step(split: Split, micro_batches: int, reduce: str) -> tuple[dict[tu
         if group in axis_of:
             seen[axis_of[group], op, tensor.numel() * tensor.element_size()] += 1
 
-    # The names under which FSDP2 of torch 2.11 to 2.14 calls them; one may be built on another, so only the outer counts
+    # As FSDP2 of torch 2.11 to 2.14 calls them; one may be built on another, so only the outer one counts
     sizes = {
         "all_gather_into_tensor": ("all_gather", 0),
         "all_gather_single": ("all_gather", 0),

@@ -4,8 +4,6 @@ import re
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
-
 from argosy.errors import UsageError
 from argosy.hardware.cluster import Cluster
 from argosy.layout.action import Kind
@@ -176,4 +174,4 @@ def _schedule(layout: Layout, question: Question) -> Schedule | None:
 def _integer(text: str, name: str) -> int:
     if not text.isdigit() or int(text) < (0 if name == "zero" else 1):
         raise UsageError(f"{name} must be a whole number, not {text!r}", where="--layout")
-    return int(np.int64(text))
+    return int(text)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from argosy.errors import UsageError
 from argosy.hardware.cluster import Cluster
 from argosy.hardware.parts import GIB
 from argosy.planner.memory import Memory, memory, reserved_bytes
@@ -52,9 +53,8 @@ def why_not(question: Question, cluster: Cluster) -> tuple[str, str]:
             if len(build_space(question, cluster.resized(count))):
                 enough = count
                 break
-        except Exception as error:  # a count whose batch cannot be dealt out is no answer, look on
-            if not hasattr(error, "what"):
-                raise
+        except UsageError:
+            continue  # the batch cannot be dealt out to so many
     what = (
         f"{question.name} does not fit on {cluster.count} × {cluster.part.id}: the smallest layout needs "
         f"{need[i] / GIB:.1f} GiB of {room / GIB:.1f} GiB per accelerator, most of it {largest.name} "

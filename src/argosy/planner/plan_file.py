@@ -8,7 +8,7 @@ from typing import Any
 from argosy.hardware.cluster import Cluster
 from argosy.planner.constants import fitted_constants
 from argosy.planner.economics import Account, account
-from argosy.planner.search import Found, to_record
+from argosy.planner.search import TERM_SPREAD, Found, to_record
 
 SCHEMA = 1
 
@@ -20,7 +20,8 @@ def plan_record(
     record = to_record(found, index)
     predicted: dict[str, Any] = dict(record["predicted"])
     predicted["exposed_comm_s"] = {
-        axis: {"value": s, "low": 0.7 * s, "high": 1.3 * s, "unit": "s"} for axis, s in record["exposed_comm_s"].items()
+        axis: {"value": s, "low": (1 - TERM_SPREAD) * s, "high": (1 + TERM_SPREAD) * s, "unit": "s"}
+        for axis, s in record["exposed_comm_s"].items()
     }
     if tokens is not None:
         step = predicted["step_time_s"]
