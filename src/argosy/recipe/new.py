@@ -1,7 +1,7 @@
 """A first recipe from a size, a data set and a budget, with every line explained.
 
 What is chosen here is only a start: the size picks the nearest preset, the budget the horizon, and compute the learning
-rate and the batch (:mod:`argosy.laws.first_guess`, and the laws say where they come from).
+rate and the batch (:mod:`argosy.recipe.first_guess`, which names its sources).
 """
 
 import json
@@ -14,7 +14,7 @@ from typing import Any
 import tomli_w
 
 from argosy.errors import InputError, UsageError
-from argosy.laws.first_guess import TOKENS_PER_PARAMETER, batch_tokens, learning_rate
+from argosy.recipe.first_guess import TOKENS_PER_PARAMETER, batch_tokens, learning_rate
 from argosy.recipe.flops import model_flops_per_token, parameter_count
 from argosy.recipe.knobs import knobs
 from argosy.recipe.load import parse_recipe
@@ -59,7 +59,7 @@ def parse_budget(text: str) -> Budget:
 def nearest_preset(size: str) -> str:
     """The preset called `size`, or whose number of parameters is nearest to it (``25M``, ``8B``), as a ratio.
 
-    Of equally near ones the newest family wins. Raises UsageError when `size` is neither.
+    Of equally near ones the first in the list. Raises UsageError when `size` is neither.
     """
     if size in PRESETS:
         return size
