@@ -49,13 +49,16 @@ def candidates(runs: Runs) -> list[Candidate]:
         return [Candidate(curve, discount) for discount in (0.0, 0.25, 0.5)]
     repeated = runs.repeats_data
     front, still = Front(repetition=repeated), Front(drift=False, repetition=repeated)
+    chinchilla, tied = Chinchilla(repetition=repeated), Chinchilla(tied=True, repetition=repeated)
     return [
-        Candidate(front, 0.2),
-        Candidate(front, 0.5),
-        Candidate(front, 0.3, FRONT_SPREAD),
-        Candidate(still, 0.3),
-        Candidate(Chinchilla(repetition=repeated), 0.2),
-        Candidate(Chinchilla(tied=True, repetition=repeated), 0.2),
+        Candidate(front, 0.3),
+        Candidate(front, 0.8),
+        Candidate(front, 0.2, FRONT_SPREAD),
+        Candidate(front, 0.6, FRONT_SPREAD),
+        Candidate(still, 0.5),
+        Candidate(still, 0.5, FRONT_SPREAD),
+        Candidate(chinchilla, 0.2),
+        Candidate(tied, 0.2),
     ]
 
 
