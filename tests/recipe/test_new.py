@@ -97,9 +97,7 @@ def test_the_door_writes_a_file_once(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["recipe"] == tomllib.loads(new_recipe("new"))
 
 
-@pytest.mark.parametrize(
-    ("name", "ranks"), [("laptop", 1), ("laptop", 4), ("llama3-8b-node", 8), ("llama3-70b", 256)]
-)
+@pytest.mark.parametrize(("name", "ranks"), [("laptop", 1), ("laptop", 4), ("llama3-8b-node", 8), ("llama3-70b", 256)])
 def test_ready_recipes_fit_the_machines_that_they_are_for(name, ranks):
     recipe = load_recipe(READY / f"{name}.toml")
     check_batch(Layout.from_recipe(recipe.layout, ranks), recipe.batch_sequences)
