@@ -96,9 +96,9 @@ def test_unknown_architecture_names_what_is_known_and_the_first_misfit(folder: P
     said = refusal(folder)
     assert "unknown architecture MixtralForCausalLM" in said
     assert all(family.architecture in said for family in FAMILIES)
-    assert said.endswith(
-        "does not fit Qwen3ForCausalLM is model.layers.0.block_sparse_moe.gate.weight"
-    ), "the nearest family by names"
+    assert said.endswith("does not fit Qwen3ForCausalLM is model.layers.0.block_sparse_moe.gate.weight"), (
+        "the nearest family by names"
+    )
     change_tensors(folder, {"model.layers.0.block_sparse_moe.gate.weight": None})
     assert "all tensors are named as in Qwen3ForCausalLM" in refusal(folder)
 
@@ -165,5 +165,7 @@ def test_config_that_is_no_json(folder: Path) -> None:
 
 
 def test_shape_of_no_family_is_refused_field_by_field() -> None:
-    with pytest.raises(UsageError, match=r"LlamaForCausalLM has no activation.*GPT2LMHeadModel has no positions = 'rope', bias"):
+    with pytest.raises(
+        UsageError, match=r"LlamaForCausalLM has no activation.*GPT2LMHeadModel has no positions = 'rope', bias"
+    ):
         family_of(ModelTable(norm="layernorm", activation="gelu"))

@@ -31,7 +31,7 @@ def inspect(folder: Path) -> dict[str, Any]:
             "tokens": shards.tokens,
             "loss_tokens": shards.loss_tokens,
             "text_bytes": shards.text_bytes,
-            "bytes_per_token": shards.text_bytes / shards.tokens,
+            "bytes_per_token": shards.text_bytes / shards.loss_tokens,
             "shards": shards.count,
             "max_token": shards.max_token,
             "digest": shards.digest,

@@ -74,7 +74,7 @@ def scan(corpus: Corpus, held_out_share: float, rejected_path: Path, most_reject
         raise InputError(
             f"{documents or 'no'} document with text; two are needed, one of them to hold out{aside}",
             where=corpus.name,
-            do="give more text",
+            do="repair the records" if rejected else "give more text",
         )
     most_bytes = held_out_share * text_bytes
     if any(size <= most_bytes for size in candidate_sizes):
