@@ -42,7 +42,7 @@ def _train(
     \b
     Example:
       argosy train recipes/quickstart.toml --nproc 2
-      argosy train recipes/finetune.toml --from runs/quickstart@400
+      argosy train recipes/tiny.toml --from runs/tiny@40 --new
     """
     pairs = {"init.from": origin, "init.load": load}
     overrides = [*(sets or ()), *(f"{key}={json.dumps(value)}" for key, value in pairs.items() if value is not None)]
