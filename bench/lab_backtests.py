@@ -72,6 +72,17 @@ def porian(data: Path) -> Iterator[Scored]:
         yield score("porian tuned " + " ".join(key.values()), past, rest, model)
 
 
+def porian_curve(data: Path) -> Iterator[Scored]:
+    """The same from the authors' interpolated optima alone: the recipe's own optimal curve, one axis."""
+    optima = read_table(data / "porian_optima.csv").filter(["hparams=tuned"])
+    for key, part in optima.groups(PORIAN_GROUP):
+        past = runs_of(part.filter([PORIAN_TRAIN]), "flops", "loss_opt")
+        last = part.take([int(np.argmax(part.numbers("flops")))])
+        yield score(
+            "porian own curve " + " ".join(key.values()), past, runs_of(last, "flops", "loss_opt", wanted=False)
+        )
+
+
 def olmo(data: Path) -> Iterator[Scored]:
     """Final losses of the 3B runs from 190M to 1B."""
     table = read_table(data / "olmo_ladder.csv")
@@ -154,7 +165,7 @@ def gap(data: Path) -> list[dict[str, object]]:
     return rows
 
 
-TARGETS: tuple[Callable[[Path], Iterator[Scored]], ...] = (porian, olmo, datablations, optimizers)
+TARGETS: tuple[Callable[[Path], Iterator[Scored]], ...] = (porian, porian_curve, olmo, datablations, optimizers)
 
 
 def show(scored: list[Scored]) -> None:

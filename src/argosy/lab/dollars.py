@@ -173,15 +173,22 @@ def cheapest_for(model: Forecaster, target_loss: float, served_tokens: float, se
 
     `serve_price` is the price of a FLOP when serving over that when training: utilisation differs.
     """
-    budgets = np.geomspace(model.runs.compute_flops.min(), model.runs.compute_flops.max() * 1e3, 73)
+    budgets = np.geomspace(model.runs.compute_flops.min(), model.runs.compute_flops.max() * 1e3, 49)
+    lines = [grid(model.runs, float(budget), 161) for budget in budgets]
+    loss = np.array([model.loss(line) for line in lines])
     best: Served | None = None
-    for budget in budgets:
-        line = grid(model.runs, float(budget), 121)
-        for i in np.flatnonzero(model.loss(line) <= target_loss):
-            n, d = float(line.parameters[i]), float(line.tokens[i])
-            found = Served(n, d, float(budget), 2 * n * served_tokens * serve_price)
-            if best is None or found.total_flops < best.total_flops:
-                best = found
+    for i in range(loss.shape[1]):  # one ratio of tokens to parameters: loss falls with compute
+        falling = np.minimum.accumulate(loss[:, i])
+        if falling[-1] > target_loss:
+            continue
+        at = float(np.exp(np.interp(-target_loss, -falling, np.log(budgets))))
+        n, d = (
+            float(np.exp(np.interp(np.log(at), np.log(budgets), np.log([getattr(line, name)[i] for line in lines]))))
+            for name in ("parameters", "tokens")
+        )
+        found = Served(n, d, at, 2 * n * served_tokens * serve_price)
+        if best is None or found.total_flops < best.total_flops:
+            best = found
     if best is None:
         raise InputError(
             f"loss {target_loss:g} is not reached at {budgets[-1]:.2g} FLOPs",

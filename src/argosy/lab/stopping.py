@@ -41,6 +41,10 @@ class Rule(Protocol):
     """Decides from losses at rungs which runs go on."""
 
     @property
+    def name(self) -> str:
+        """Short name with its settings."""
+
+    @property
     def rungs(self) -> tuple[float, ...]:
         """Fractions of the schedule at which runs are compared, ascending, the end not included."""
 
@@ -54,6 +58,11 @@ class SuccessiveHalving:
 
     eta: float = 2.0
     rungs: tuple[float, ...] = (0.25, 0.5)
+
+    @property
+    def name(self) -> str:
+        """Short name with its settings."""
+        return f"halving 1/{self.eta:g}" + _at(self.rungs)
 
     def play(self, losses: Array) -> tuple[Array, Mask]:
         """Synchronous: a rung is judged when all its runs have reached it."""
@@ -76,6 +85,11 @@ class Asha:
     eta: float = 2.0
     rungs: tuple[float, ...] = (0.25, 0.5)
     workers: int = 4
+
+    @property
+    def name(self) -> str:
+        """Short name with its settings."""
+        return f"ASHA 1/{self.eta:g}, {self.workers} workers" + _at(self.rungs)
 
     def play(self, losses: Array) -> tuple[Array, Mask]:
         """Event by event; ties of time go to the earlier run, so that a replay is identical."""
@@ -122,6 +136,11 @@ class Margin:
 
     margin: float
     rungs: tuple[float, ...] = (0.5, 0.75)
+
+    @property
+    def name(self) -> str:
+        """Short name with its settings."""
+        return f"margin {self.margin:g}" + _at(self.rungs)
 
     def play(self, losses: Array) -> tuple[Array, Mask]:
         """Synchronous."""
@@ -201,7 +220,7 @@ def replay(rule: Rule, runs: Sequence[Recorded], *, arms: int = 8, campaigns: in
         cost.append(trained.mean())
         ranks.append([_spearman(rows[:, i], rows[:, -1]) for i in range(len(rule.rungs))])
     correlation = tuple(float(r) for r in np.mean(ranks, axis=0))
-    return Replay(repr(rule), campaigns, float(np.mean(kept)), float(np.mean(cost)), correlation)
+    return Replay(rule.name, campaigns, float(np.mean(kept)), float(np.mean(cost)), correlation)
 
 
 def recorded(rows: Mapping[str, tuple[str, Sequence[float], Sequence[float], float]]) -> list[Recorded]:
@@ -213,6 +232,10 @@ def recorded(rows: Mapping[str, tuple[str, Sequence[float], Sequence[float], flo
         if len(order) and fraction[-1] >= 1 - NEAR and planned > 0:
             runs.append(Recorded(arm, np.minimum(fraction, 1.0), np.asarray(losses, float)[order]))
     return runs
+
+
+def _at(rungs: Sequence[float]) -> str:
+    return " at " + ", ".join(f"{rung:.0%}" for rung in rungs)
 
 
 def _spearman(a: Array, b: Array) -> float:

@@ -63,6 +63,43 @@ def print_backtest(content: dict[str, Any], console: Console | None = None) -> N
         )
 
 
+SHOWN = {
+    "comparisons": ("variant", "text", "gain", "interval_90", "shrunk_gain", "p_t", "seeds"),
+    "rules": ("rule", "trusted", "kept_best", "cost_share", "reason"),
+    "schedules": ("group", "schedule", "final", "mean_error", "form"),
+}
+"""Columns on a terminal of records that have more; all are in ``--json``."""
+
+
+def print_plain(content: dict[str, Any], console: Console | None = None) -> None:
+    """Any other answer: lists of records as tables, the rest as lines; long lists of numbers stay in ``--json``."""
+    console = console or Console()
+    for key, value in content.items():
+        if key == "schema" or value is None:
+            continue
+        if isinstance(value, list) and value and isinstance(value[0], dict):
+            names = SHOWN.get(key) or [name for name, cell in value[0].items() if _short(cell) is not None]
+            grid = _grid(*(name.replace("_", " ") for name in names))
+            for record in value:
+                grid.add_row(*(_short(record.get(name)) or "" for name in names))
+            console.print(f"[bold]{key.replace('_', ' ')}[/bold]")
+            console.print(grid)
+        elif (text := _short(value)) is not None:
+            console.print(f"{key.replace('_', ' ')}: {text}")
+
+
+def _short(value: Any) -> str | None:
+    """A cell's text; None for what belongs into ``--json`` only."""
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, dict):
+        parts = [(key, _short(cell)) for key, cell in value.items()]
+        return " ".join(f"{key}={text}" for key, text in parts if text) if len(parts) <= 5 else None
+    if isinstance(value, list):
+        return " to ".join(_short(cell) or "" for cell in value) if len(value) <= 3 else None
+    return "" if value is None else str(value)
+
+
 def _prediction_cells(made: dict[str, Any]) -> list[str]:
     rests = f"{made['rests_on']['runs']} runs, {made['rests_on']['origins']} origins"
     where = " ".join([*(f"{k}={v}" for k, v in made["group"].items()), _point(made["at"])])
