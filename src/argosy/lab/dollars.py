@@ -32,7 +32,8 @@ class Range:
 
     @classmethod
     def of(cls, draws: Array) -> "Range":
-        low, middle, high = np.quantile(draws, [0.05, 0.5, 0.95])
+        # an observed draw each: between a finite and an infinite one nothing can be interpolated
+        low, middle, high = np.quantile(draws, [0.05, 0.5, 0.95], method="closest_observation")
         return cls(float(middle), float(low), float(high))
 
     def times(self, factor: float) -> "Range":
@@ -54,9 +55,9 @@ class Front:
     def multiplier(self, gain: float, loss: float) -> Range:
         """Compute that the gain is worth, as a multiple of what the run costs; infinite below the floor."""
         reducible = loss - self.floor
-        left = 1 - gain / np.where(reducible > 0, reducible, np.nan)
-        worth = np.where(left > 0, np.maximum(left, 1e-300) ** (-1 / self.exponent), np.inf)
-        return Range.of(np.where(np.isnan(worth), np.inf, worth))
+        reachable = reducible > max(gain, 0.0)
+        left = np.where(reachable, 1 - gain / np.where(reachable, reducible, 1.0), 1.0)
+        return Range.of(np.where(reachable, left ** (-1 / self.exponent), np.inf))
 
     def dollars(self, gain: float, loss: float, cost: float) -> Range:
         """What a gain of `gain` nats saves on a run that costs `cost` to reach `loss`."""
