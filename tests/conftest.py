@@ -4,8 +4,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from ranks import run_ranks as _run_ranks
+
+settings.register_profile("suite", deadline=None)  # a busy machine is no fault of the code
+settings.load_profile("suite")
 
 
 @pytest.fixture

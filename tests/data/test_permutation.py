@@ -7,13 +7,13 @@ from argosy.data.permutation import LARGEST, Permutation
 
 
 @given(n=st.integers(1, 3000), key=st.binary(max_size=20))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_every_element_comes_exactly_once(n, key):
     assert np.array_equal(np.sort(Permutation(n, key)(np.arange(n))), np.arange(n))
 
 
 @given(n=st.integers(1, LARGEST), key=st.binary(max_size=8), data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_large_lengths_stay_in_range_and_never_collide(n, key, data):
     start = data.draw(st.integers(0, max(0, n - 5000)))
     positions = np.arange(start, min(n, start + 5000))

@@ -29,7 +29,7 @@ def shards_of(tmp_path_factory):
     rows=st.integers(1, 5),
     ranks=st.integers(1, 5),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_every_token_is_predicted_once_from_what_stands_before_it(shards_of, tokens, length, stride_share, rows, ranks):
     shards = shards_of(tokens)
     stream = shards.read(0, tokens).tolist()

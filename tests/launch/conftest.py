@@ -1,5 +1,7 @@
+from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
 RECIPE = """
@@ -28,3 +30,10 @@ def recipe_file(tmp_path_factory) -> Path:
     file = tmp_path_factory.mktemp("recipe") / "small.toml"
     file.write_text(RECIPE.format(cache=shared / "data-cache"))
     return file
+
+
+@pytest.fixture
+def children() -> Callable[[], list[psutil.Process]]:
+    """Processes that the test has started itself: the suite's warm rank server is a child of this process too."""
+    before = set(psutil.Process().children())
+    return lambda: [child for child in psutil.Process().children() if child not in before]

@@ -97,11 +97,11 @@ def test_a_failing_rank_ends_the_others_and_its_last_words_are_shown(recipe_file
     assert attempt_end(tmp_path / "run")["exit"] == 70
 
 
-def test_a_killed_rank_is_named_with_its_signal_and_stubborn_ranks_end_too(recipe_file, tmp_path):
+def test_a_killed_rank_is_named_with_its_signal_and_stubborn_ranks_end_too(recipe_file, children, tmp_path):
     outcome = launch(recipe_file, tmp_path / "run", "kill", "0")
     assert outcome.reason == "rank 0 was killed by SIGKILL"
     assert attempt_end(tmp_path / "run")["signal"] == signal.SIGKILL
-    assert psutil.Process().children() == []
+    assert children() == []
 
 
 @pytest.mark.parametrize("sets", [("layout.dp=3",), ("batch.tokens=768",)])

@@ -43,10 +43,10 @@ def test_ends_are_seen_with_code_and_signal(workers, tmp_path):
     ]
 
 
-def test_of_two_that_ended_together_the_killed_one_comes_first(workers, tmp_path):
+def test_of_two_that_ended_together_the_killed_one_comes_first(workers, children, tmp_path):
     workers.start(0, python("raise SystemExit(1)"), {}, tmp_path / "0")
     workers.start(1, python("import os; os.kill(os.getpid(), 9)"), {}, tmp_path / "1")
-    until(lambda: all(p.status() == psutil.STATUS_ZOMBIE for p in psutil.Process().children()))
+    until(lambda: all(p.status() == psutil.STATUS_ZOMBIE for p in children()))
     assert [end.rank for end in workers.wait(10)] == [1, 0]
 
 
@@ -71,10 +71,10 @@ def test_terminate_lets_a_worker_end_and_kills_one_that_does_not(workers, tmp_pa
     assert workers.ended == [Ended(0, 75), Ended(1, None, 9)]
 
 
-def test_leaving_the_block_ends_all(tmp_path):
+def test_leaving_the_block_ends_all(children, tmp_path):
     with Workers() as workers:
         workers.start(0, SLEEP, {}, tmp_path / "0")
-        (child,) = psutil.Process().children()
+        (child,) = children()
     assert not child.is_running()
 
 
@@ -98,9 +98,9 @@ def test_a_worker_dies_with_its_launcher(tmp_path):
     until(lambda: not worker.is_running())
 
 
-def test_a_terminals_interrupt_does_not_reach_the_workers(workers, tmp_path):
+def test_a_terminals_interrupt_does_not_reach_the_workers(workers, children, tmp_path):
     workers.start(0, SLEEP, {}, tmp_path / "0")
-    (child,) = psutil.Process().children()
+    (child,) = children()
     assert os.getpgid(child.pid) == child.pid != os.getpgid(0)
 
 

@@ -11,7 +11,7 @@ from argosy.layout.transfers import with_transfers
 from argosy.layout.zero_bubble import zbv, zero_bubble
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(st.integers(2, 5), st.integers(2, 4), st.integers(1, 3))
 def test_interleaved_schedules_are_valid_and_hold_what_theory_says(ranks: int, virtual: int, rounds: int) -> None:
     micro_batches = ranks * rounds
@@ -25,21 +25,21 @@ def test_interleaved_schedules_are_valid_and_hold_what_theory_says(ranks: int, v
         assert schedule.max_in_flight(0) == pytest.approx(ranks * virtual * (1 + (ranks - 1) / (ranks * virtual)))
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(st.integers(2, 5), st.integers(2, 3), st.integers(1, 6))
 def test_looped_bfs_holds_every_micro_batch(ranks: int, virtual: int, micro_batches: int) -> None:
     schedule = looped_bfs(ranks, virtual, micro_batches)
     assert {schedule.max_in_flight(rank) for rank in range(ranks)} == {virtual * micro_batches}
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(st.integers(2, 6), st.integers(0, 7))
 def test_zero_bubble_holds_no_more_than_1f1b(ranks: int, more: int) -> None:
     schedule = zero_bubble(ranks, ranks + more)
     assert max(schedule.max_in_flight(rank) for rank in range(ranks)) <= ranks
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(st.integers(2, 5), st.integers(0, 5))
 def test_zbv_is_a_v_and_holds_no_more_than_1f1b(ranks: int, more: int) -> None:
     schedule = zbv(ranks, 2 * ranks + more)

@@ -56,7 +56,7 @@ def test_a_thousand_random_runs_sum_exactly() -> None:
 
 
 @given(SEEDS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_order_of_files_and_records_changes_nothing(seed: int) -> None:
     run = RandomRun(seed).run
     expected = figures(keep_books(run.journal()))
@@ -71,7 +71,7 @@ def test_order_of_files_and_records_changes_nothing(seed: int) -> None:
 
 
 @given(SEEDS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_splitting_a_paid_interval_or_a_span_changes_nothing(seed: int) -> None:
     run = RandomRun(seed).run
     expected = figures(keep_books(run.journal()))
@@ -92,7 +92,7 @@ def test_splitting_a_paid_interval_or_a_span_changes_nothing(seed: int) -> None:
 
 
 @given(SEEDS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_a_span_in_unattributed_time_changes_no_other_account(seed: int) -> None:
     run = RandomRun(seed).run
     before = keep_books(run.journal())
@@ -112,14 +112,14 @@ def test_a_span_in_unattributed_time_changes_no_other_account(seed: int) -> None
 
 
 @given(SEEDS, st.integers(0, 10**15))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_another_origin_of_the_monotonic_clock_changes_nothing(seed: int, by: int) -> None:
     run = RandomRun(seed).run
     assert figures(keep_books(moved(run, by).journal())) == figures(keep_books(run.journal()))
 
 
 @given(SEEDS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_a_missing_file_moves_its_rank_to_no_telemetry_and_nothing_else(seed: int) -> None:
     run = RandomRun(seed).run
     before = keep_books(run.journal())
@@ -143,7 +143,7 @@ def test_a_missing_file_moves_its_rank_to_no_telemetry_and_nothing_else(seed: in
 
 
 @given(SEEDS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_a_cut_file_changes_its_rank_after_the_cut_and_nothing_else(
     tmp_path_factory: pytest.TempPathFactory, seed: int
 ) -> None:
@@ -173,7 +173,7 @@ def test_a_cut_file_changes_its_rank_after_the_cut_and_nothing_else(
 
 
 @given(SEEDS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_a_later_report_differs_from_an_earlier_one_by_its_entries_only(seed: int) -> None:
     story = RandomRun(seed)
     if not story.boundaries:
@@ -190,7 +190,7 @@ def test_a_later_report_differs_from_an_earlier_one_by_its_entries_only(seed: in
 
 
 @given(SEEDS, st.lists(st.integers(0, 60_000), max_size=4))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_books_of_adjacent_windows_sum_to_the_whole(seed: int, cuts: list[int]) -> None:
     journal = RandomRun(seed).run.journal()
     whole = keep_books(journal)

@@ -18,7 +18,7 @@ def row(amount="2.49", dev="*", from_wall=None, per="hour", currency="USD"):
     return {"k": "price", "dev": dev, "from_wall": from_wall, "amount": amount, "per": per, "currency": currency}
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=1000)
 @given(st.lists(st.tuples(PRICES, DURATIONS), min_size=1, max_size=12))
 def test_parts_sum_to_the_total_and_the_total_is_the_exact_sum_rounded_once(intervals):
     usage = {n: dict(intervals[n::4]) for n in range(4)}
@@ -80,7 +80,7 @@ def test_bad_prices_are_refused_by_name(rows, names):
     assert all(name in str(refusal.value) for name in names)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.dictionaries(st.integers(), st.integers(0, 10**15), min_size=1, max_size=30))
 def test_printed_shares_sum_to_one_hundred(parts):
     assert sum(shares(parts).values()) == (100 if any(parts.values()) else 0)

@@ -23,7 +23,7 @@ def winner(moment: int, rows: list[tuple[int, int, int]], floor: int = 99) -> in
 
 
 @given(INTERVALS, st.lists(st.integers(0, WIDTH), max_size=3))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_every_moment_has_the_owner_that_the_rule_names(rows: list[tuple[int, int, int]], cuts: list[int]) -> None:
     t0, t1, level = (np.array(column, np.int64) for column in zip(*rows, strict=True))
     line = sweep(t0, t1, level, floor=2, cuts=np.array(cuts, np.int64))

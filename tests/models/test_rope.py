@@ -11,7 +11,7 @@ CONFIG = ModelTable(hidden_size=64, heads=2, head_dim=32, max_positions=4096)
 CPU = torch.device("cpu")
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(0, 900), st.integers(0, 900), st.integers(1, 100))
 def test_scores_depend_on_the_distance_only(i, j, shift):
     torch.manual_seed(0)
