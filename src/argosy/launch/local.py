@@ -190,5 +190,7 @@ def _advice(attempt: Attempt) -> list[str]:
     if failed is not None:
         log = log_file(run, attempt.number, failed)
         said += [f"last lines of {log}:", *(f"  {line}" for line in last_lines(log, _LOG_LINES))]
+    if attempt.exit in (Exit.USAGE, Exit.INPUT):
+        return said  # the line above says what to mend; the same command would fail again
     checkpoint = newest_checkpoint(run)
     return [*said, f"the same command continues from {checkpoint}" if checkpoint else "no checkpoint was saved"]
