@@ -123,7 +123,9 @@ def test_compare(app: typer.Typer, tmp_path: Path) -> None:
     assert by_name["good"]["verdict"] == "algorithm"
     assert by_name["same"]["verdict"] in ("undecided", "luck")
     assert by_name["good"]["survives_false_discovery_control"]
-    one = json.loads(run(app, *words, "--variant", "good", "--pair", "seed", "--json"))
+    one = json.loads(run(app, *words, "--variant", "good", "--pair", "seed", "--margin", "0.001", "--json"))
+    assert one["comparisons"][0]["p_non_inferior"] < 0.01
+    assert one["comparisons"][0]["could_stop_after_pairs"] <= 8
     assert one["comparisons"][0]["seeds"] == [8, 8]
     assert "good" in run(app, *words)
     with pytest.raises(InputError, match="no row has arm = ghost"):
@@ -131,6 +133,12 @@ def test_compare(app: typer.Typer, tmp_path: Path) -> None:
     path.write_text("arm,val_loss\nbase,nan\nbase,3.1\ngood,3.0\n", encoding="utf-8")
     with pytest.raises(InputError, match="no finite loss"):
         run(app, "compare", str(path), "--y", "val_loss", "--baseline", "base")
+
+
+def test_power(app: typer.Typer) -> None:
+    said = json.loads(run(app, "power", "--gain", "0.002", "--sd", "0.0011", "--price", "10", "--json"))
+    assert said["seeds_per_arm"] in (6, 7)
+    assert said["cost"] == 20 * said["seeds_per_arm"]
 
 
 def test_replay_says_no_with_exit_code_1(app: typer.Typer, tmp_path: Path) -> None:
@@ -191,6 +199,7 @@ def test_worth_and_value(app: typer.Typer, results: Path, tmp_path: Path) -> Non
     assert said["cost"] == pytest.approx(6 * 3e9 * 6e10 * 3e-18)
     assert said["optimal_size"]["with_served_tokens"]["N"] < said["optimal_size"]["training_only"]["N"]
     assert len(said["sensitivity"]) == 6
+    assert [one["value"] for one in said["seeds"]] == sorted(one["value"] for one in said["seeds"])
     assert "Tornado" in page.read_text(encoding="utf-8")
     ideas = tmp_path / "ideas.csv"
     ideas.write_text(

@@ -145,6 +145,7 @@ def compare(
     base_rate: Annotated[float, typer.Option(help="Share of such ideas that are kept.")] = 0.29,
     effect: Annotated[float, typer.Option(help="Usual size of a real gain, in units of the loss.")] = 0.004,
     price: Annotated[float | None, typer.Option(help="Dollars per run, for the cost of more seeds.")] = None,
+    margin: Annotated[float | None, typer.Option(help="Also test that the variant is not worse by this much.")] = None,
     where: Where = None,
     as_json: AsJson = False,
 ) -> None:
@@ -166,8 +167,31 @@ def compare(
         prior=Prior(base_rate, effect),
         minimum=minimum,
         price_per_run=price,
+        margin=margin,
     )
     _show(content, as_json)
+
+
+@_app.command("power")
+def power(
+    gain: Annotated[float, typer.Option(help="Gain that should be found, in units of the loss.")],
+    sd: Annotated[float, typer.Option(help="sd of the loss between seeds.", min=0)],
+    chance: Annotated[float, typer.Option(help="Chance of finding it.", min=0.05, max=0.999)] = 0.8,
+    price: Annotated[float | None, typer.Option(help="Dollars per run.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    r"""Say how many seeds per arm a gain needs.
+
+    \b
+    argosy lab power --gain 0.002 --sd 0.0011 --price 12
+    """
+    from argosy.lab.compare import power as chance_of
+    from argosy.lab.compare import seeds_needed
+
+    needed = seeds_needed(gain, sd, chance)
+    table = [{"seeds_per_arm": n, "power": chance_of(gain, sd, n)} for n in (2, 3, 4, 6, 8, 12, 16, 24)] if sd else []
+    cost = None if needed is None or price is None else 2 * needed * price
+    _show({"schema": "argosy.lab.power/1", "seeds_per_arm": needed, "cost": cost, "table": table}, as_json)
 
 
 @_app.command("replay")
@@ -222,6 +246,10 @@ def worth(
     gain: Annotated[float, typer.Option(help="A gain in nats to be priced.")] = 0.01,
     cost: Annotated[float, typer.Option(help="Dollars that establishing the gain costs.")] = 0.0,
     served: Annotated[float, typer.Option(help="Tokens that the model will serve in its life.")] = 0.0,
+    data_price: Annotated[float, typer.Option(help="Dollars per 1e9 unique tokens.")] = 0.0,
+    batch: Annotated[float | None, typer.Option(help="Batch in tokens.")] = None,
+    critical_batch: Annotated[float | None, typer.Option(help="Critical batch in tokens.")] = None,
+    noise: Annotated[float, typer.Option(help="sd of the loss between seeds.")] = 0.001,
     where: Where = None,
     best: Best = False,
     html: Html = None,
@@ -243,6 +271,10 @@ def worth(
         gain=gain,
         experiment_cost=cost,
         served_tokens=served,
+        data_price_per_token=data_price / 1e9,
+        batch_tokens=batch,
+        critical_batch_tokens=critical_batch,
+        noise_sd=noise,
         best=best,
     )
     if html:

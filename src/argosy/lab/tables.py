@@ -7,14 +7,15 @@ import numpy as np
 
 from argosy.errors import InputError, UsageError
 from argosy.lab.answer import fit_table
-from argosy.lab.compare import Prior, Verdict, false_discoveries, judge, luck_of_the_best
+from argosy.lab.compare import Prior, Verdict, false_discoveries, judge, luck_of_the_best, non_inferior
 from argosy.lab.dollars import Front, cheapest_for, front, marginals, sensitivity, tornado
 from argosy.lab.entry import enter, roles_of
 from argosy.lab.gap import forecast_gap, match
 from argosy.lab.schedules import Curve, fit_schedules
+from argosy.lab.sequential import watch
 from argosy.lab.stopping import Replay, Rule, recorded, replay
 from argosy.lab.table import Table, number, parse_point
-from argosy.lab.value import Experiment, rank
+from argosy.lab.value import Experiment, evsi, rank
 from argosy.laws.annealing import Schedule
 
 
@@ -116,8 +117,13 @@ def compare_answer(
     prior: Prior | None = None,
     minimum: float = 0.0,
     price_per_run: float | None = None,
+    margin: float | None = None,
 ) -> dict[str, Any]:
-    """Verdict on one variant, or on every arm against the baseline with the false-discovery rate held at 10 %."""
+    """Verdict on one variant, or on every arm against the baseline with the false-discovery rate held at 10 %.
+
+    With `margin` the question is non-inferiority. The sequential evidence takes runs in the order of the file, in pairs
+    of one from each arm; it may be looked at after every pair.
+    """
     losses = _arms(table, arm, y, pair)
     for name in (baseline, *([variant] if variant else [])):
         if name not in losses:
@@ -126,6 +132,7 @@ def compare_answer(
             )
     others = [variant] if variant else [name for name, runs in losses.items() if name != baseline and len(runs) > 1]
     verdicts: dict[str, Verdict] = {}
+    more: dict[str, dict[str, Any]] = {}
     for name in others:
         a, b = losses[baseline], losses[name]
         if pair:
@@ -141,9 +148,13 @@ def compare_answer(
             minimum=minimum,
             price_per_run=price_per_run,
         )
+        looks = watch([x - z for x, z in zip(a.values(), b.values(), strict=False)])
+        more[name] = {"e_value": looks.evidence[-1], "could_stop_after_pairs": looks.stopped_at}
+        if margin is not None:
+            more[name]["p_non_inferior"] = non_inferior(verdicts[name].difference, margin)
     stands = false_discoveries([v.difference.p_value() for v in verdicts.values()])
     rows = [
-        {"variant": name, **verdict.to_json(), "survives_false_discovery_control": ok}
+        {"variant": name, **verdict.to_json(), **more[name], "survives_false_discovery_control": ok}
         for (name, verdict), ok in zip(verdicts.items(), stands, strict=True)
     ]
     return {
@@ -215,6 +226,10 @@ def worth_answer(
     gain: float,
     experiment_cost: float = 0.0,
     served_tokens: float = 0.0,
+    data_price_per_token: float = 0.0,
+    batch_tokens: float | None = None,
+    critical_batch_tokens: float | None = None,
+    noise_sd: float = 0.001,
     best: bool = False,
 ) -> tuple[dict[str, Any], list[tuple[str, Any]]]:
     """Marginal values at a point, the gain in dollars with break-evens, and the best size with and without serving."""
@@ -226,6 +241,14 @@ def worth_answer(
     value = draws.dollars(gain, loss, cost)
     rows, even = sensitivity(value, experiment_cost)
     bars = tornado(model, point, gain, cost, draws)
+    table_of_values = marginals(
+        model,
+        point,
+        price_per_flop,
+        data_dollars_per_token=data_price_per_token,
+        batch_tokens=batch_tokens,
+        critical_batch_tokens=critical_batch_tokens,
+    )
     sizes = {}
     for name, served in (("training_only", 0.0), ("with_served_tokens", served_tokens)):
         size = cheapest_for(model, loss, served)
@@ -236,7 +259,8 @@ def worth_answer(
         "at": found.predictions[0].at,
         "loss": loss,
         "cost": cost,
-        "marginal": [one.to_json() for one in marginals(model, point, price_per_flop)],
+        "marginal": [one.to_json() for one in table_of_values],
+        "seeds": _seeds_json(gain, noise_sd, value.value / gain),
         "gain": gain,
         "compute_multiplier": draws.multiplier(gain, loss).to_json(),
         "gain_dollars": value.to_json(),
@@ -246,6 +270,12 @@ def worth_answer(
         "tornado": [{"input": name, **r.to_json()} for name, r in bars],
     }
     return content, bars
+
+
+def _seeds_json(gain: float, noise_sd: float, dollars_per_nat: float) -> list[dict[str, float]]:
+    """What the first seeds per arm are worth when a gain of this size is as likely as a loss."""
+    values = [evsi(0.0, abs(gain), noise_sd, seeds) * dollars_per_nat for seeds in (1, 2, 3, 4, 8)]
+    return [{"seeds_per_arm": n, "value": v} for n, v in zip((1, 2, 3, 4, 8), values, strict=True)]
 
 
 EXPERIMENT_COLUMNS = ("name", "gain", "gain_sd", "noise_sd", "seeds", "cost", "dollars_per_nat")
