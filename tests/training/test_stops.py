@@ -110,7 +110,9 @@ def test_a_budget_is_not_passed_and_not_left_over_a_restart(tmp_path: Path, run_
     longest_ns = max(step["t1"] - step["t0"] for step in steps)
     spent_ns = before_ns + 2 * (close["t"] - opened_ns)
     assert spent_ns <= limit_s * 1e9
-    assert spent_ns + 2 * 2 * longest_ns + 2 * (close["t"] - stop["t"]) > limit_s * 1e9, "it stopped too early"
+    # Two steps: the one that would have passed and its spread; a third is kept for the last save and evaluation, whose
+    # length is a guess until they have been measured.
+    assert spent_ns + 2 * 3 * longest_ns + 2 * (close["t"] - stop["t"]) > limit_s * 1e9, "it stopped too early"
     assert sorted(losses(run)) == list(range(len(losses(run)))), "no step twice, none left out"
 
 

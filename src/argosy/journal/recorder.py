@@ -123,7 +123,8 @@ class Recorder:
         number = self._groups[group]
         self._groups[group] = number + 1
         phase = self._comm[axis]
-        if not self._sampling:
+        # An evaluation or a save makes as many collectives as hundreds of steps: they are its own, not the step's.
+        if not self._sampling or self._frames:
             return phase
         fields = {"s": self._next_step, "ax": axis, "op": op, "g": group, "n": number, "b": nbytes, "t0": self._clock()}
         return _Collective(self, phase, fields)
