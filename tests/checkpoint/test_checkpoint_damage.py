@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import xxhash
 
 from argosy.checkpoint.folders import saved_steps
 from argosy.checkpoint.load import find, load
@@ -120,6 +121,15 @@ def test_a_manifest_comes_back_as_it_was_written(two_steps: Path) -> None:
     assert manifest.training["losses"][0] == 0.1
     assert manifest.training["losses"][1] != manifest.training["losses"][1], "NaN"
     assert set(manifest.files) == {".metadata", DATA_FILE}
+
+
+def test_keys_of_a_later_version_are_no_damage(checkpoints: Path) -> None:
+    file = checkpoints / "step-2" / FILE_NAME
+    values = json.loads(file.read_text()) | {"a_later_field": 1}
+    del values["xxh3_128"]
+    values["xxh3_128"] = xxhash.xxh3_128(json.dumps(values, sort_keys=True).encode()).hexdigest()
+    file.write_text(json.dumps(values))
+    assert read_manifest(file.parent).step == 2
 
 
 def test_a_step_that_is_not_there_is_answered_with_those_that_are(two_steps: Path) -> None:

@@ -60,7 +60,9 @@ def read_manifest(folder: Path) -> Manifest:
             )
         if values.pop(_OWN_DIGEST) != _digest(values):
             raise InputError("damaged manifest", where=str(path))
-        manifest = Manifest(**values | {"files": {name: FileDigest(**file) for name, file in values["files"].items()}})
+        # Its digest proves it whole: keys that this version does not know are a later version's, not damage.
+        known = {key: value for key, value in values.items() if key in Manifest.__dataclass_fields__}
+        manifest = Manifest(**known | {"files": {name: FileDigest(**file) for name, file in values["files"].items()}})
     except OSError as error:
         raise InputError(f"no readable manifest ({error.strerror})", where=str(path)) from error
     except (ValueError, TypeError, KeyError, AttributeError) as error:
