@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 
-from argosy.hardware.cluster import load_cluster
+from argosy.hardware.cluster_file import load_cluster
 from argosy.planner.question import from_preset
 from argosy.planner.search import search
 

@@ -2,7 +2,7 @@
 
 import multiprocessing
 
-from argosy.hardware.cluster import load_cluster
+from argosy.hardware.cluster_file import load_cluster
 from argosy.hardware.local import local_cluster
 from argosy.hardware.measure import Measured, measure
 from argosy.planner.question import from_preset

@@ -7,7 +7,7 @@ import pytest
 
 from argosy.errors import InputError, UsageError
 from argosy.hardware.catalogue import catalogue
-from argosy.hardware.cluster import load_cluster, parse_cluster
+from argosy.hardware.cluster_file import load_cluster, parse_cluster
 from argosy.hardware.parts import part, parts
 
 

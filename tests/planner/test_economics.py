@@ -7,7 +7,8 @@ from itertools import pairwise
 import pytest
 
 from argosy.errors import UsageError
-from argosy.hardware.cluster import Price, load_cluster
+from argosy.hardware.cluster import Price
+from argosy.hardware.cluster_file import load_cluster
 from argosy.laws.loss import EPOCH_REPLICATION
 from argosy.planner import quantities
 from argosy.planner.answer import Goal, answer, links, what_if

@@ -3,7 +3,7 @@
 import json
 from dataclasses import replace
 
-from argosy.hardware.cluster import load_cluster
+from argosy.hardware.cluster_file import load_cluster
 from argosy.layout.layout import Layout
 from argosy.planner.plan_file import plan_record
 from argosy.planner.question import from_preset

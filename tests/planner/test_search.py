@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from argosy.errors import UsageError
-from argosy.hardware.cluster import load_cluster
+from argosy.hardware.cluster_file import load_cluster
 from argosy.layout.layout import check_batch, check_model
 from argosy.planner.constants import fitted_constants
 from argosy.planner.predict import predict

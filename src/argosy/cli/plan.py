@@ -194,7 +194,7 @@ def _question(
 ) -> tuple[Any, Any]:
     """(question, cluster) from the options that all subcommands share."""
     from argosy.errors import UsageError
-    from argosy.hardware.cluster import load_cluster
+    from argosy.hardware.cluster_file import load_cluster
     from argosy.planner import quantities, question
 
     asked = load_cluster(cluster)
