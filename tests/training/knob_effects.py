@@ -87,6 +87,8 @@ CHANGES: dict[str, str | tuple[str, ...]] = {
     "eval.tokens": "256",
     "eval.final_tokens": "256",
     "eval.stride_share": "0.5",
+    "eval.sample_prompt": "word",
+    "eval.sample_tokens": ("1", "eval.sample_prompt=word"),
     "checkpoint.every_steps": "3",
     "checkpoint.every_s": ("0.000001", "checkpoint.every_steps="),
     "checkpoint.failures_per_day": ("1e15", "checkpoint.every_steps="),

@@ -240,6 +240,8 @@ class EvalTable(Table):
     stride_share: float = knob(
         1.0, "run", "new tokens per window ÷ sequence length: below 1 every token has context", gt=0, le=1
     )
+    sample_prompt: str | None = knob(None, "run", "text that the model continues at the end, for the report")
+    sample_tokens: int = knob(64, "run", "length of that continuation", unit="tokens", ge=1)
 
 
 class CheckpointTable(Table):

@@ -15,6 +15,7 @@ from argosy.checkpoint.save import SaveError, delete, save
 from argosy.checkpoint.state import Tree
 from argosy.data.batch import Batch
 from argosy.data.loader import Loader
+from argosy.data.tokenizer import Tokenizer
 from argosy.data.windows import EvaluationWindows
 from argosy.errors import Exit
 from argosy.journal.recorder import Recording
@@ -29,6 +30,7 @@ from argosy.policy.retention import RetentionPolicy
 from argosy.recipe.schema import Recipe
 from argosy.training.evaluate import Evaluation, evaluate
 from argosy.training.phases import Phases
+from argosy.training.sample import Speaker
 from argosy.training.state import LoopState
 from argosy.training.steering import Agreement, Pace, Steering, Wish, agree
 from argosy.training.step import train_step
@@ -64,6 +66,7 @@ class Trainer:
     """Held-out text of the evaluations in between."""
     final_windows: EvaluationWindows
     """Held-out text of the evaluation at the end."""
+    tokenizer: Tokenizer
     state: LoopState
     tree: Tree
     manifest: Manifest
@@ -85,6 +88,7 @@ class Trainer:
         self._save(final=True)
         if end.exit_code == Exit.DONE:
             self._record(self._evaluate(self.final_windows))
+            self._write_sample()
         return end
 
     # -- steps ---------------------------------------------------------------------------------------
@@ -207,10 +211,29 @@ class Trainer:
         self.pace.eval_s_per_window = (time.monotonic() - begin_s) / len(windows)
         return found
 
+    def _write_sample(self) -> None:
+        """Let the model continue the recipe's prompt, for the report."""
+        ask = self.recipe.eval
+        if ask.sample_prompt is None:
+            return
+        model, context = self.program.model, self.recipe.data.sequence_length
+        with self.phases.window("eval", self.state.step):
+            text = Speaker(model, self.tokenizer, self.state.step, context).continue_text(
+                ask.sample_prompt, ask.sample_tokens, temperature=0.8, top_k=50, seed=self.recipe.run.seed, in_step=True
+            )
+        if self.ranks.rank == 0:
+            self.recorder.event("sample", s=self.state.step, prompt=ask.sample_prompt, text=text)
+
     def _closing_s(self) -> float:
-        """Expected time of the evaluation at the end: as the last one went, else as steps go, which do more work."""
+        """Expected time of what comes after the last save: evaluation and sample, in windows of an evaluation.
+
+        As the last evaluation went, else as steps go, which do more work for a sequence.
+        """
         per_window_s = self.pace.eval_s_per_window or (self.pace.step_s or 0.0) / self.recipe.batch_sequences
-        return per_window_s * len(self.final_windows)
+        ask = self.recipe.eval
+        # Windows of an evaluation are spread over ranks, those of a sample are not.
+        sample = 0 if ask.sample_prompt is None else ask.sample_tokens * self.ranks.data_ranks
+        return per_window_s * (len(self.final_windows) + sample)
 
     def _record(self, found: Evaluation) -> None:
         self.recorder.event(

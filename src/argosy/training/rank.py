@@ -175,6 +175,7 @@ def _build(
         loader=loader,
         windows=_windows(recipe, data, recipe.eval.tokens),
         final_windows=_windows(recipe, data, recipe.eval.final_tokens),
+        tokenizer=data.tokenizer,
         state=state,
         tree=tree,
         manifest=Manifest(

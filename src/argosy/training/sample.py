@@ -1,7 +1,7 @@
 """Text from the newest checkpoint of a run."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 
 import torch
@@ -26,23 +26,25 @@ class Speaker:
     context: int
     """Tokens that the model was trained to look back on."""
 
-    def continue_text(self, prompt: str, tokens: int, *, temperature: float, top_k: int | None, seed: int) -> str:
-        """What follows `prompt`. An empty prompt starts a document."""
-        start = [self.tokenizer.end_of_text, *self.tokenizer.encode(prompt).tolist()]
-        ids = self._ids(start, tokens, temperature=temperature, top_k=top_k, seed=seed)
-        return self.tokenizer.decode(token for token in ids if token != self.tokenizer.end_of_text)
+    def continue_text(
+        self, prompt: str, tokens: int, *, temperature: float, top_k: int | None, seed: int, in_step: bool = False
+    ) -> str:
+        """What follows `prompt`, up to the end of the text. An empty prompt starts a document.
 
-    def _ids(self, start: list[int], tokens: int, *, temperature: float, top_k: int | None, seed: int) -> Iterator[int]:
-        return generate(
+        With `in_step`, `tokens` forward passes are made whatever comes out: a sharded model needs all ranks for each.
+        """
+        end = self.tokenizer.end_of_text
+        ids = generate(
             self.model,
-            start,
+            [end, *self.tokenizer.encode(prompt).tolist()],
             tokens,
             context=self.context,
             temperature=temperature,
             top_k=top_k,
             seed=seed,
-            end=self.tokenizer.end_of_text,
+            end=None if in_step else end,
         )
+        return self.tokenizer.decode(takewhile(lambda token: token != end, list(ids)))
 
 
 def open_speaker(run_dir: Path, step: int | None = None) -> Speaker:
