@@ -64,7 +64,7 @@ def other_values(key: str) -> list[Any]:
     if isinstance(now, float):
         return [now / 2, now * 2, now + 0.5]
     if now is None:
-        return [7]
+        return [7, "x"]
     if kind.startswith("exact number"):
         return [f"{now}1"]
     if key == "budget.currency":
