@@ -12,6 +12,7 @@ from argosy.policy.budget import BudgetPolicy
 from argosy.policy.event import Event
 from argosy.policy.objective import ObjectivePolicy
 from argosy.policy.recovery import RecoveryPolicy
+from argosy.policy.replicas import ReplicaPolicy
 from argosy.policy.resize import ResizePolicy
 from argosy.policy.retention import RetentionPolicy
 from argosy.policy.save import SavePolicy
@@ -23,6 +24,7 @@ POLICIES = (
     RetentionPolicy,
     RecoveryPolicy,
     SparePolicy,
+    ReplicaPolicy,
     ResizePolicy,
     ObjectivePolicy,
     BudgetPolicy,

@@ -16,6 +16,9 @@ class SavePolicy:
     every_steps: int | None = None
     every_s: float | None = None
     tier: Tier = "storage"
+    failure_share: float = 1.0
+    """Share of the failures after which a run goes back to this tier. Where copies in memory outlive most failures,
+    storage serves only the rest, and its interval by Daly is that much longer."""
 
     @classmethod
     def from_recipe(cls, table: CheckpointTable) -> "SavePolicy":
@@ -25,26 +28,31 @@ class SavePolicy:
         """Save or Wait, after each step."""
         if not isinstance(event, StepDone):
             return Wait()
-        since = view.step - view.committed_step.get(self.tier, 0)
-        if since <= 0:
-            return Wait()
+        return Save(self.tier) if view.step == self.due_step(view) else Wait()
+
+    def due_step(self, view: View) -> int | None:
+        """After which step, `view.step` or a later one, to save next; None for never, or while nobody can know.
+
+        Who looks ahead, as the simulator does, needs to ask only there.
+        """
+        committed = view.committed_step.get(self.tier, 0)
+        first = max(view.step, committed + 1)
         if self.every_steps is not None:
-            due = view.step % self.every_steps == 0
-        elif view.step_time_s is None:
-            due = False
-        else:
-            # saving one step earlier or later costs the same, so the nearer of the two is taken
-            due = (since + 0.5) * view.step_time_s >= self.interval_s(view)
-        return Save(self.tier) if due else Wait()
+            return -(-first // self.every_steps) * self.every_steps
+        interval_s = self.interval_s(view)
+        if not view.step_time_s or math.isinf(interval_s):
+            return None
+        # saving one step earlier or later costs the same, so the nearer of the two is taken
+        return max(first, committed + math.ceil(interval_s / view.step_time_s - 0.5))
 
     def interval_s(self, view: View) -> float:
         """Work between saves in seconds; infinite while cost or failure rate is unknown."""
         if self.every_s is not None:
             return self.every_s
         cost_s = view.save_cost_s.get(self.tier)
-        if cost_s is None or not view.failure_rate_per_s:
+        if cost_s is None or not view.failure_rate_per_s or not self.failure_share:
             return math.inf
-        return daly_interval_s(cost_s, 1 / view.failure_rate_per_s)
+        return daly_interval_s(cost_s, 1 / (view.failure_rate_per_s * self.failure_share))
 
 
 def daly_interval_s(save_cost_s: float, mtbf_s: float) -> float:
