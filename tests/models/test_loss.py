@@ -11,7 +11,7 @@ from argosy.models.loss import linear_cross_entropy
 @pytest.fixture
 def small_chunks(monkeypatch):
     """Chunks of 5 tokens, so that small cases have several, the last one shorter."""
-    monkeypatch.setattr(module, "_chunk_rows", lambda weight: 5)
+    monkeypatch.setattr(module, "chunk_rows", lambda *_: 5)
 
 
 def case(tokens=23, width=7, vocab=11, dtype=torch.float64):

@@ -1,5 +1,7 @@
 """Causal self-attention with grouped key/value heads."""
 
+from typing import ClassVar
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -8,11 +10,14 @@ from argosy.models import cpu
 from argosy.models.linear import Linear
 from argosy.models.norm import RMSNorm
 from argosy.models.rope import rotate
+from argosy.models.split import Split
 from argosy.recipe.schema import ModelTable
 
 
 class Attention(nn.Module):
     """Multi-head (kv_heads = heads) or grouped-query attention; each query sees itself and what is before it."""
+
+    tensor_split: ClassVar = {"q": Split.ROWS, "k": Split.ROWS, "v": Split.ROWS, "o": Split.COLUMNS}
 
     def __init__(self, config: ModelTable):
         super().__init__()

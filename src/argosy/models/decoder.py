@@ -1,15 +1,19 @@
 """The language model: embedding, blocks of attention and MLP, head."""
 
+from dataclasses import dataclass
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from argosy.models.attention import Attention
+from argosy.models.embedding import Embedding, VocabularyShard, whole_vocabulary
 from argosy.models.linear import Linear
 from argosy.models.loss import LossSums, linear_cross_entropy
 from argosy.models.mlp import make_mlp
 from argosy.models.norm import make_norm
 from argosy.models.rope import rotation_table
+from argosy.models.split import local
 from argosy.recipe.schema import ModelTable
 
 
@@ -28,57 +32,77 @@ class Block(nn.Module):
         return x + self.mlp(self.mlp_norm(x))
 
 
+@dataclass(frozen=True)
+class Part:
+    """What one pipeline stage has of a decoder."""
+
+    blocks: range
+    first: bool
+    """Takes tokens, not hidden states."""
+    last: bool
+    """Ends in logits or a loss, not in hidden states."""
+
+
 class Decoder(nn.Module):
-    """A causal language model of the shape that the recipe's model table describes.
+    """A causal language model of the shape that the recipe's model table describes, or a `part` of it.
 
     Parameters are fp32. Every one is used in the compute dtype, and statistics (norms, softmax, loss)
     are fp32, so the numbers are the same whether FSDP2 has cast the parameters before or not.
+    A parameter has the same name in every part. With tied embeddings the first and the last part have a copy each.
     """
 
-    def __init__(self, config: ModelTable, vocab_size: int, dtype: torch.dtype = torch.float32):
+    vocabulary_shard: VocabularyShard | None = None
+    """Set where tensor parallelism divides the vocabulary."""
+    sequence_share: tuple[int, int] = (0, 1)
+    """(i, n): between the blocks this rank has the i-th of n equal pieces of each sequence."""
+
+    def __init__(
+        self, config: ModelTable, vocab_size: int, dtype: torch.dtype = torch.float32, part: Part | None = None
+    ):
         super().__init__()
         self.config = config
         self.vocab_size = vocab_size
         self.dtype = dtype
-        self.embedding = nn.Embedding(vocab_size, config.hidden_size)
-        self.positions = (
-            nn.Embedding(config.max_positions, config.hidden_size) if config.positions == "learned" else None
-        )
-        self.blocks = nn.ModuleDict({str(layer): Block(config) for layer in range(config.layers)})
-        self.norm = make_norm(config)
-        self.head = None if config.tied_embeddings else Linear(config.hidden_size, vocab_size, bias=False)
+        self.part = part or Part(range(config.layers), first=True, last=True)
+        first, last, tied = self.part.first, self.part.last, config.tied_embeddings
+        learned = config.positions == "learned"
+        self.embedding = Embedding(vocab_size, config.hidden_size) if first or (last and tied) else None
+        self.positions = nn.Embedding(config.max_positions, config.hidden_size) if first and learned else None
+        self.blocks = nn.ModuleDict({str(layer): Block(config) for layer in self.part.blocks})
+        self.norm = make_norm(config) if last else None
+        self.head = Linear(config.hidden_size, vocab_size, bias=False) if last and not tied else None
 
-    def forward(self, tokens: Tensor, targets: Tensor | None = None, *, z_loss: float = 0.0) -> Tensor | LossSums:
-        """Logits without targets, sums of the loss with them.
+    def forward(self, x: Tensor, targets: Tensor | None = None, *, z_loss: float = 0.0) -> Tensor | LossSums:
+        """Logits without targets, sums of the loss with them; a part that is not the last gives hidden states.
 
-        tokens: int64 [B, S]; targets: int64 [B, S], -100 where no loss is wanted;
+        x: int64 tokens [B, S], or for a part that is not the first hidden states [B, S, hidden];
+        targets: int64 [B, S], -100 where no loss is wanted;
         z_loss: weight of the squared log-partition, see :func:`linear_cross_entropy`.
         Returns fp32 logits [B, S, vocab_size], or :class:`LossSums` over the batch.
         """
-        length = tokens.size(1)
-        table = self.embedding.weight.to(self.dtype)
-        x = _rows(table, tokens)  # [B, S, hidden]
+        if self.part.first:
+            x = self._embed(x)
         rotation = None
-        if self.positions is None:
-            rotation = rotation_table(self.config, length, self.dtype, tokens.device)
-        else:
-            x = x + self.positions.weight[:length].to(self.dtype)
+        if self.config.positions == "rope":
+            length = x.size(1) * self.sequence_share[1]
+            rotation = rotation_table(self.config, length, self.dtype, x.device)
         for block in self.blocks.values():
             x = block(x, rotation)
+        if self.norm is None:
+            return x
         x = self.norm(x)
-        head = table if self.head is None else self.head.weight.to(self.dtype)
-        if targets is None:
-            return F.linear(x, head).float()
-        return linear_cross_entropy(x.flatten(0, 1), head, targets.flatten(), z_loss)
+        owner = self.head or self.embedding
+        assert owner is not None
+        weight = local(owner.weight).to(self.dtype)
+        if targets is not None:
+            return linear_cross_entropy(x.flatten(0, 1), weight, targets.flatten(), z_loss, self.vocabulary_shard)
+        logits = F.linear(x, weight).float()
+        return logits if self.vocabulary_shard is None else whole_vocabulary(logits, self.vocabulary_shard)
 
-
-def _rows(table: Tensor, tokens: Tensor) -> Tensor:
-    """Rows of the embedding table, [..., hidden] in its dtype.
-
-    A CPU adds the gradients of equal tokens in the table's dtype, where bf16 would lose the small ones
-    of a frequent token; in fp32 it does not. A GPU adds in fp32 by itself.
-    """
-    if table.device.type == "cpu":
-        wide = table.to(torch.promote_types(table.dtype, torch.float32))
-        return F.embedding(tokens, wide).to(table.dtype)
-    return F.embedding(tokens, table)
+    def _embed(self, tokens: Tensor) -> Tensor:
+        assert self.embedding is not None
+        x = self.embedding(tokens, self.dtype)  # [B, S, hidden]
+        if self.positions is None:
+            return x
+        start = x.size(1) * self.sequence_share[0]
+        return x + local(self.positions.weight)[start : start + x.size(1)].to(self.dtype)

@@ -4,6 +4,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from argosy.models import cpu
+from argosy.models.split import local
 
 
 class Linear(nn.Linear):
@@ -13,7 +14,12 @@ class Linear(nn.Linear):
     bf16 gives the same numbers as the fp32 master weight of a single process.
     """
 
+    bias_share = 1
+    """0 on those ranks that only add to a sum over ranks in which another one has counted the bias."""
+
     def forward(self, x: Tensor) -> Tensor:
-        weight = self.weight.to(x.dtype)
-        bias = None if self.bias is None else self.bias.to(x.dtype)
+        weight = local(self.weight).to(x.dtype)
+        bias = None if self.bias is None else local(self.bias).to(x.dtype)
+        if bias is not None and not self.bias_share:
+            bias = bias * 0  # all ranks have the same graph, and a gradient for each parameter
         return cpu.linear(x, weight, bias) if cpu.applies(x) else F.linear(x, weight, bias)

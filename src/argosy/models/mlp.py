@@ -1,14 +1,19 @@
 """The position-wise network of a block."""
 
+from typing import ClassVar
+
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from argosy.models.linear import Linear
+from argosy.models.split import Split
 from argosy.recipe.schema import ModelTable
 
 
 class SwiGLU(nn.Module):
     """down(silu(gate(x)) · up(x)) (Shazeer 2020)."""
+
+    tensor_split: ClassVar = {"gate": Split.ROWS, "up": Split.ROWS, "down": Split.COLUMNS}
 
     def __init__(self, config: ModelTable):
         super().__init__()
@@ -23,6 +28,8 @@ class SwiGLU(nn.Module):
 
 class GELU(nn.Module):
     """down(gelu(up(x))) with the tanh approximation, as in GPT-2."""
+
+    tensor_split: ClassVar = {"up": Split.ROWS, "down": Split.COLUMNS}
 
     def __init__(self, config: ModelTable):
         super().__init__()

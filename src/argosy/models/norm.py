@@ -5,6 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from argosy.models import cpu
+from argosy.models.split import local
 from argosy.recipe.schema import ModelTable
 
 
@@ -17,7 +18,7 @@ class RMSNorm(nn.Module):
         self.weight = nn.Parameter(torch.ones(size))
 
     def forward(self, x: Tensor) -> Tensor:
-        weight = self.weight.to(x.dtype)
+        weight = local(self.weight).to(x.dtype)
         if cpu.applies(x):
             return cpu.rms_norm(x, weight, self.eps)
         return F.rms_norm(x, weight.shape, weight, self.eps)
@@ -33,7 +34,8 @@ class LayerNorm(nn.Module):
         self.bias = nn.Parameter(torch.zeros(size))
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.layer_norm(x, self.weight.shape, self.weight.to(x.dtype), self.bias.to(x.dtype), self.eps)
+        weight, bias = local(self.weight).to(x.dtype), local(self.bias).to(x.dtype)
+        return F.layer_norm(x, weight.shape, weight, bias, self.eps)
 
 
 def make_norm(config: ModelTable) -> nn.Module:
