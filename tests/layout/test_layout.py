@@ -1,13 +1,17 @@
 """A layout places every rank once, survives JSON, and says which values would do when it does not fit."""
 
 import itertools
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from argosy.errors import UsageError
-from argosy.layout.layout import MESH_AXES, Layout, check_batch, check_model
+from argosy.layout.fits import check_batch, check_model
+from argosy.layout.layout import MESH_AXES, Layout
+from argosy.layout.schedules import SCHEDULES
+from argosy.layout.stages import schedule_of
 from argosy.recipe.schema import LayoutTable, ModelTable
 
 sizes = st.integers(1, 3)
@@ -69,6 +73,29 @@ def test_auto_takes_the_ranks_that_are_left() -> None:
     assert Layout.from_recipe(LayoutTable(reshard_after_forward=False), 2).zero == 2
 
 
+def test_a_recipe_table_reaches_every_field() -> None:
+    table = LayoutTable(
+        dp=2, fsdp=2, tp=3, pp=2, order=("tp", "pp", "dp", "fsdp", "cp"), zero=1, schedule="interleaved_1f1b",
+        virtual_stages=3, stage_layers=(1, 2, 1, 1, 1, 1), micro_batch_sequences=2, recompute="selective",
+        recompute_budget_bytes=100, prefetch=2, compile=True,
+    )  # fmt: skip
+    layout = Layout.from_recipe(table, 24)
+    assert not layout.reshard_after_forward, "weights that are whole on each rank are not freed"
+    for name in set(LayoutTable.model_fields) - {"reshard_after_forward"}:
+        assert getattr(layout, name) == getattr(table, name), name
+
+
+def test_empty_fields_take_what_the_others_need() -> None:
+    pipeline = Layout.from_recipe(LayoutTable(pp=2, fsdp=1), 2)
+    assert (pipeline.schedule, pipeline.virtual_stages, pipeline.zero) == ("1f1b", 1, 0)
+    assert Layout.from_recipe(LayoutTable(pp=2, schedule="zbv"), 2).virtual_stages == 2
+    assert Layout.from_recipe(LayoutTable(zero=1), 1).zero == 0, "a recipe for many ranks runs on one too"
+    with pytest.raises(UsageError, match="zero 1 needs fsdp above 1"):
+        Layout.from_recipe(LayoutTable(dp=2, fsdp=1, zero=1), 2)
+    with pytest.raises(UsageError, match="zero 3 frees weights after the forward"):
+        Layout.from_recipe(LayoutTable(zero=3, reshard_after_forward=False), 2)
+
+
 def test_degrees_that_do_not_make_the_world_are_led_to_some_that_do() -> None:
     with pytest.raises(UsageError) as caught:
         Layout.from_recipe(LayoutTable(dp=4), 6)
@@ -99,6 +126,43 @@ def test_model_that_cannot_be_split_names_degrees_that_can() -> None:
         check_model(Layout(pp=2, schedule="1f1b", stage_layers=(1, 2)), model, 256)
     with pytest.raises(UsageError, match="not divisible by 2·cp = 6"):
         check_model(Layout(cp=3), model, 256)
+    with pytest.raises(UsageError, match=r"255 is not divisible by cp·tp = 4 → use 1, 3, 5 or 15"):
+        check_model(Layout(tp=4), model, 255)
+
+
+def test_vocabulary_must_reach_every_rank() -> None:
+    model = ModelTable(layers=2, hidden_size=64, heads=8, ffn_size=128)
+    check_model(Layout(tp=8), model, 256, 57)  # 7 ranks with 8 rows, one with 1
+    with pytest.raises(UsageError, match=r"56 in shares of 7|leaves ranks") as caught:
+        check_model(Layout(tp=8), model, 256, 10)  # 5 ranks with 2 rows, 3 with none
+    assert "use 2, 3, 4 or 5" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("fields", "batch", "remedy"),
+    [
+        ({"schedule": "interleaved_1f1b", "virtual_stages": 2}, 12, "use micro-batches of 1 or 3 sequences"),
+        ({"schedule": "zbv", "virtual_stages": 2, "micro_batch_sequences": 2}, 12, "micro-batches of 1 sequences"),
+        ({"schedule": "interleaved_1f1b", "virtual_stages": 2}, 6, "use layout.schedule looped_bfs"),
+        ({"schedule": "zbv", "virtual_stages": 2}, 4, "use layout.schedule looped_bfs"),
+    ],
+)
+def test_too_few_micro_batches_are_led_to_enough(fields: dict[str, Any], batch: int, remedy: str) -> None:
+    with pytest.raises(UsageError, match=f"schedule '{fields['schedule']}' on 4 ranks needs") as caught:
+        check_batch(Layout(pp=4, **fields), batch)
+    assert remedy in str(caught.value)
+
+
+def test_every_number_of_micro_batches_that_is_let_through_can_be_built() -> None:
+    for name, form in SCHEDULES.items():
+        for ranks in (2, 3, 4):
+            for micro_batches in range(1, 14):
+                layout = Layout(pp=ranks, schedule=name, virtual_stages=form.least_virtual_stages)
+                if form.accepts(ranks, micro_batches):
+                    assert schedule_of(layout, micro_batches).micro_batches == micro_batches
+                else:
+                    with pytest.raises(UsageError, match="needs"):
+                        schedule_of(layout, micro_batches)
 
 
 @pytest.mark.parametrize(
@@ -110,10 +174,13 @@ def test_model_that_cannot_be_split_names_degrees_that_can() -> None:
         ({"pp": 2}, "schedule 'none' does not go with pp 2"),
         ({"schedule": "gpipe"}, "does not go with pp 1"),
         ({"virtual_stages": 2}, "needs pp above 1"),
-        ({"pp": 2, "schedule": "1f1b", "virtual_stages": 2}, "has one stage per rank"),
+        ({"pp": 2, "schedule": "1f1b", "virtual_stages": 2}, "has 1 stage per rank"),
         ({"stage_layers": (1, 2)}, "each of 1 stages"),
         ({"zero": 3}, "needs fsdp above 1"),
         ({"micro_batch_sequences": 0}, "must be at least 1"),
+        ({"pp": 2, "schedule": "zvb"}, "'zvb' is unknown; it may be gpipe, 1f1b"),
+        ({"pp": 2, "schedule": "interleaved_1f1b"}, "needs at least 2 stages per rank"),
+        ({"recompute_budget_bytes": 9}, "needs recompute"),
     ],
 )
 def test_contradictions_are_named(fields: dict[str, object], reason: str) -> None:

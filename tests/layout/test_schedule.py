@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from argosy.layout.action import Action, Kind, ScheduleError
-from argosy.layout.schedule import BUILDERS, Schedule, gpipe, one_forward_one_backward
+from argosy.layout.schedule import Schedule, gpipe, one_forward_one_backward
+
+BUILDERS = {"gpipe": gpipe, "1f1b": one_forward_one_backward}
 
 stages_of, micro_of = st.integers(1, 6), st.integers(1, 9)
 

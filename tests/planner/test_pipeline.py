@@ -3,8 +3,9 @@
 import pytest
 
 from argosy.errors import UsageError
+from argosy.layout.schedules import build
 from argosy.planner.detail import picture
-from argosy.planner.pipeline import StageTimes, build, play, step_s
+from argosy.planner.pipeline import StageTimes, play, step_s
 
 
 @pytest.mark.parametrize(

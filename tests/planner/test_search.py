@@ -5,7 +5,7 @@ import pytest
 
 from argosy.errors import UsageError
 from argosy.hardware.cluster_file import load_cluster
-from argosy.layout.layout import check_batch, check_model
+from argosy.layout.fits import check_batch, check_model
 from argosy.planner.constants import fitted_constants
 from argosy.planner.predict import predict
 from argosy.planner.question import Question, from_preset

@@ -54,6 +54,10 @@ def other_values(key: str) -> list[Any]:
     now, kind = values(BASE)[key], knobs()[key].kind
     if key == "model.preset":
         return ["gpt2"]
+    if key in ("layout.zero", "layout.stage_layers"):
+        return [2, [1, 2]]
+    if key == "layout.order":
+        return [now[::-1]]
     if isinstance(now, bool):
         return [not now]
     if choices := [part.strip('"') for part in kind.split(" | ") if part.startswith('"')]:

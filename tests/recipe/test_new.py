@@ -8,7 +8,8 @@ import pytest
 
 from argosy.cli.main import main
 from argosy.errors import InputError, UsageError
-from argosy.layout.layout import Layout, check_batch
+from argosy.layout.fits import check_batch
+from argosy.layout.layout import Layout
 from argosy.recipe.load import load_recipe, parse_recipe
 from argosy.recipe.new import Budget, nearest_preset, new_recipe, parse_budget
 from argosy.recipe.presets import PRESETS

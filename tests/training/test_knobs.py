@@ -21,7 +21,7 @@ ELSEWHERE = {
     "init.load": "needs another run: test_origin.py",
 }
 REFUSED = {"run.device", "data.source", "data.digest", "layout.dp", "layout.fsdp"} | {
-    f"layout.{axis}" for axis in ("cp", "tp", "pp", "ep")
+    f"layout.{name}" for name in ("cp", "tp", "pp", "ep", "zero", "schedule", "virtual_stages", "stage_layers")
 }
 """Other values of these are refused on one CPU rank, with a reason."""
 

@@ -36,7 +36,8 @@ def check(
     \b
     Example: argosy recipe check recipes/tiny.toml --set batch.tokens=4096 --nproc 2
     """
-    from argosy.layout.layout import Layout, check_batch, check_model
+    from argosy.layout.fits import check_batch, check_model
+    from argosy.layout.layout import Layout
     from argosy.recipe.flops import model_flops_per_token, parameter_count
     from argosy.recipe.hashes import hashes
     from argosy.recipe.load import load_recipe
@@ -45,7 +46,7 @@ def check(
     layout = None
     if nproc is not None:
         layout = Layout.from_recipe(recipe.layout, nproc)
-        check_model(layout, recipe.model, recipe.data.sequence_length)
+        check_model(layout, recipe.model, recipe.data.sequence_length, recipe.vocab_size)
         check_batch(layout, recipe.batch_sequences)
     vocab = recipe.vocab_size
     parameters = flops = None

@@ -17,7 +17,8 @@ from argosy.journal.clock import mono_ns
 from argosy.launch.completion import completed
 from argosy.launch.devices import resolve_slots
 from argosy.launch.inline import inline_attempt
-from argosy.layout.layout import Layout, check_batch, check_model
+from argosy.layout.fits import check_batch, check_model
+from argosy.layout.layout import Layout
 from argosy.recipe.load import load_recipe
 from argosy.recipe.schema import Recipe
 
@@ -56,7 +57,7 @@ def train_assigned(place: Assigned, recipe_path: Path, sets: Sequence[str], run_
     recipe = completed(recipe, folder)
     layout = Layout.from_recipe(recipe.layout, place.world_size)
     check_batch(layout, recipe.batch_sequences)
-    check_model(layout, recipe.model, recipe.data.sequence_length)
+    check_model(layout, recipe.model, recipe.data.sequence_length, recipe.vocab_size)
 
     from argosy.parallel.rendezvous import named_store  # torch takes seconds: mistakes above are told before
 

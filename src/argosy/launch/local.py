@@ -18,7 +18,8 @@ from argosy.launch.preparation import prepare_data
 from argosy.launch.signals import StopSignals
 from argosy.launch.stop import newest_checkpoint, request_stop
 from argosy.launch.workers import LogFollower, Workers, last_lines
-from argosy.layout.layout import Layout, check_batch, check_model
+from argosy.layout.fits import check_batch, check_model
+from argosy.layout.layout import Layout
 from argosy.recipe.load import load_recipe
 from argosy.recipe.schema import Recipe
 from argosy.registry.run_folder import RunFolder
@@ -79,7 +80,7 @@ def train(
     slots = resolve_slots(recipe.run.device, nproc)
     layout = Layout.from_recipe(recipe.layout, slots.count)
     check_batch(layout, recipe.batch_sequences)
-    check_model(layout, recipe.model, recipe.data.sequence_length)
+    check_model(layout, recipe.model, recipe.data.sequence_length, recipe.vocab_size)
 
     with opened(folder, recipe) as (run, finished):
         if finished is not None:

@@ -1,7 +1,5 @@
 """Schedules with several stages per rank, dealt out in a loop: stage s is on rank s mod p."""
 
-from collections.abc import Callable
-
 from argosy.layout.action import Action, Kind, ScheduleError
 from argosy.layout.schedule import Schedule
 from argosy.layout.transfers import with_transfers
@@ -54,10 +52,3 @@ def looped_bfs(ranks: int, virtual_stages: int, micro_batches: int) -> Schedule:
 
 def _loop(ranks: int, virtual_stages: int) -> dict[int, int]:
     return {stage: stage % ranks for stage in range(ranks * virtual_stages)}
-
-
-VIRTUAL_BUILDERS: dict[str, Callable[[int, int, int], Schedule]] = {
-    "interleaved_1f1b": interleaved_1f1b,
-    "looped_bfs": looped_bfs,
-}
-"""Schedules by name, called with (ranks, virtual stages, micro-batches)."""

@@ -14,6 +14,7 @@ from typing import Literal
 from argosy.layout.action import Kind
 from argosy.layout.layout import Axis, Layout
 from argosy.layout.schedule import Schedule
+from argosy.layout.stages import rank_stages, stage_blocks
 from argosy.recipe.schema import ModelTable
 
 FP32 = 4
@@ -103,24 +104,6 @@ def edge_weights(
         if not model.tied_embeddings:
             out.append(Weight("head", rows, model.hidden_size))
     return out
-
-
-def stage_blocks(layout: Layout, layers: int) -> list[range]:
-    """Blocks of each stage: as the layout says, or even with the first stages one longer."""
-    if layout.stage_layers is not None:
-        sizes = list(layout.stage_layers)
-    else:
-        short, longer = divmod(layers, layout.stages)
-        sizes = [short + (stage < longer) for stage in range(layout.stages)]
-    starts = [sum(sizes[:stage]) for stage in range(layout.stages)]
-    return [range(start, start + size) for start, size in zip(starts, sizes, strict=True)]
-
-
-def rank_stages(layout: Layout, pipeline_rank: int) -> tuple[int, ...]:
-    """Stages of a pipeline rank: dealt out in a loop, or for zbv in a V."""
-    if layout.schedule == "zbv":
-        return (pipeline_rank, 2 * layout.pp - 1 - pipeline_rank)
-    return tuple(range(pipeline_rank, layout.stages, layout.pp))
 
 
 def inventory(

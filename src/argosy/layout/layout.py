@@ -10,7 +10,9 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
 from argosy.errors import UsageError
-from argosy.recipe.schema import LayoutTable, ModelTable
+from argosy.layout.near import divisors, listed, near
+from argosy.layout.schedules import SCHEDULES
+from argosy.recipe.schema import LayoutTable
 
 Axis = Literal["dp", "fsdp", "cp", "tp", "pp", "ep"]
 MESH_AXES: tuple[Axis, ...] = ("pp", "dp", "fsdp", "cp", "tp")
@@ -38,14 +40,18 @@ class Layout:
     """Outermost first; neighbours in rank differ in the last axis."""
     zero: Literal[0, 1, 2, 3] = 0
     """What the fsdp axis shards: nothing, optimizer state, and gradients, and parameters."""
-    schedule: Literal["none", "gpipe", "1f1b", "interleaved_1f1b", "looped_bfs", "zero_bubble", "zbv"] = "none"
+    schedule: str = "none"
+    """A name of :data:`argosy.layout.schedules.SCHEDULES`; ``none`` without a pipeline."""
     virtual_stages: int = 1
     """Stages of the model on one pipeline rank."""
     stage_layers: tuple[int, ...] | None = None
     """Blocks of each stage, or None for an even split."""
     micro_batch_sequences: int | None = None
     """Sequences of one forward on one rank; None means all of the rank's share."""
-    recompute: Literal["none", "full"] = "none"
+    recompute: Literal["none", "selective", "full"] = "none"
+    """What a block computes again in backward: nothing, its cheap operators, all."""
+    recompute_budget_bytes: int | None = None
+    """Room for saved activations on a rank; just as many blocks as needed are recomputed. None: all are."""
     compile: bool = False
     reshard_after_forward: bool = True
     prefetch: int = 1
@@ -68,6 +74,16 @@ class Layout:
             raise UsageError(
                 f"{degrees} does not make a world size of {world_size}", where="layout", do=_remedy(table, world_size)
             )
+        zero: Any = table.zero or (3 if table.reshard_after_forward else 2)
+        if zero == 3 and not table.reshard_after_forward:
+            raise UsageError(
+                "zero 3 frees weights after the forward, which reshard_after_forward = false forbids",
+                where="layout.zero",
+                do="use zero 2, or leave reshard_after_forward out",
+            )
+        if fsdp == 1 and (table.fsdp == "auto" or table.zero is None):
+            zero = 0  # nothing to share the state with
+        schedule = table.schedule or ("none" if table.pp == 1 else "1f1b")
         return cls(
             dp=table.dp,
             fsdp=fsdp,
@@ -75,11 +91,17 @@ class Layout:
             tp=table.tp,
             pp=table.pp,
             ep=table.ep,
-            zero=0 if fsdp == 1 else 3 if table.reshard_after_forward else 2,
-            schedule="none" if table.pp == 1 else "1f1b",
+            order=table.order,
+            zero=zero,
+            schedule=schedule,
+            virtual_stages=_virtual_stages(table, schedule),
+            stage_layers=table.stage_layers,
             micro_batch_sequences=table.micro_batch_sequences,
+            recompute=table.recompute,
+            recompute_budget_bytes=table.recompute_budget_bytes,
             compile=table.compile,
-            reshard_after_forward=table.reshard_after_forward,
+            reshard_after_forward=zero in (0, 3),
+            prefetch=table.prefetch,
         )
 
     # -- sizes -------------------------------------------------------------------------------------
@@ -103,6 +125,11 @@ class Layout:
     def stages(self) -> int:
         """Stages of the pipeline over all its ranks."""
         return self.pp * self.virtual_stages
+
+    def micro_batches(self, batch_sequences: int) -> int:
+        """Micro-batches of one step on one rank, for a global batch of so many sequences."""
+        share = batch_sequences // self.data_ranks
+        return share // (self.micro_batch_sequences or share)
 
     # -- rank placement ----------------------------------------------------------------------------
 
@@ -167,98 +194,38 @@ class Layout:
         if sorted(self.order) != sorted(MESH_AXES):
             yield f"order {', '.join(self.order)} must name each of {', '.join(MESH_AXES)} once"
         if self.data_ranks % self.ep:
-            choices = _listed(_near(_divisors(self.data_ranks), self.ep))
+            choices = listed(near(divisors(self.data_ranks), self.ep))
             yield f"ep {self.ep} does not divide dp·fsdp {self.data_ranks}; it may be {choices}"
-        if (self.pp > 1) != (self.schedule != "none"):
+        form = SCHEDULES.get(self.schedule)
+        if form is None and self.schedule != "none":
+            yield f"schedule {self.schedule!r} is unknown; it may be {listed(list(SCHEDULES))}"
+        elif (self.pp > 1) != (form is not None):
             yield f"schedule {self.schedule!r} does not go with pp {self.pp}"
-        if self.pp == 1 and self.virtual_stages > 1:
+        elif form is None and self.virtual_stages > 1:
             yield "virtual_stages above 1 needs pp above 1"
-        if self.virtual_stages > 1 and self.schedule in ("gpipe", "1f1b", "zero_bubble"):
-            yield f"schedule {self.schedule!r} has one stage per rank, so virtual_stages must be 1"
-        if self.schedule == "zbv" and self.virtual_stages != 2:
-            yield "schedule 'zbv' has two stages per rank, so virtual_stages must be 2"
-        if self.schedule in ("interleaved_1f1b", "looped_bfs") and self.virtual_stages < 2:
-            yield f"schedule {self.schedule!r} needs virtual_stages above 1"
+        elif form is not None and not form.has(self.virtual_stages):
+            yield f"schedule {self.schedule!r} {form.stages_per_rank}, not virtual_stages {self.virtual_stages}"
         if self.stage_layers is not None and (len(self.stage_layers) != self.stages or min(self.stage_layers) < 1):
             yield f"stage_layers must give at least 1 block for each of {self.stages} stages"
         if self.micro_batch_sequences is not None and self.micro_batch_sequences < 1:
             yield "micro_batch_sequences must be at least 1"
         if self.zero and self.fsdp == 1:
             yield f"zero {self.zero} needs fsdp above 1"
-
-
-def check_model(layout: Layout, model: ModelTable, sequence_length: int) -> None:
-    """Raise UsageError when `model` cannot be split this way; the message names the degrees that would do."""
-    assert model.kv_heads is not None
-    if model.heads % layout.tp or model.kv_heads % layout.tp or model.ffn_size % layout.tp:
-        common = math.gcd(model.heads, model.kv_heads, model.ffn_size)
-        raise UsageError(
-            f"tp {layout.tp} does not divide heads {model.heads}, kv_heads {model.kv_heads} and "
-            f"ffn_size {model.ffn_size}",
-            where="layout.tp",
-            do=f"use {_listed(_near(_divisors(common), layout.tp))}",
-        )
-    if layout.stages > model.layers:
-        raise UsageError(
-            f"{layout.stages} pipeline stages need at least as many layers, not {model.layers}",
-            where="layout.pp",
-            do=f"use at most {model.layers // layout.virtual_stages}",
-        )
-    if layout.stage_layers is not None and sum(layout.stage_layers) != model.layers:
-        raise UsageError(
-            f"stage_layers sum to {sum(layout.stage_layers)}, but the model has {model.layers} layers",
-            where="layout.stage_layers",
-        )
-    if layout.cp > 1 and sequence_length % (2 * layout.cp):  # two pieces per rank balance causal attention
-        raise UsageError(
-            f"sequence_length {sequence_length} is not divisible by 2·cp = {2 * layout.cp}",
-            where="layout.cp",
-            do=f"use {_listed(_near(_divisors(sequence_length // 2), layout.cp))}",
-        )
-
-
-def check_batch(layout: Layout, batch_sequences: int) -> None:
-    """Raise UsageError when a global batch cannot be dealt out evenly; the message names batches that would do.
-
-    `batch_sequences` is the global batch in sequences.
-    """
-    if batch_sequences % layout.data_ranks:
-        below = batch_sequences // layout.data_ranks * layout.data_ranks
-        batches = [n for n in (below, below + layout.data_ranks) if n]
-        raise UsageError(
-            f"a batch of {batch_sequences} sequences is not divisible by {layout.data_ranks} data-parallel ranks",
-            where="batch.tokens",
-            do=f"use {_listed(batches)} sequences (times data.sequence_length), "
-            f"or {_listed(_near(_divisors(batch_sequences), layout.data_ranks))} ranks",
-        )
-    share = batch_sequences // layout.data_ranks
-    if layout.micro_batch_sequences is not None and share % layout.micro_batch_sequences:
-        raise UsageError(
-            f"a rank's share of {share} sequences is not divisible by {layout.micro_batch_sequences}",
-            where="layout.micro_batch_sequences",
-            do=f"use {_listed(_near(_divisors(share), layout.micro_batch_sequences))}",
-        )
+        if self.recompute_budget_bytes is not None and self.recompute == "none":
+            yield "recompute_budget_bytes needs recompute 'selective' or 'full': what a block may compute again"
 
 
 def _remedy(table: LayoutTable, world_size: int) -> str:
     rest = table.cp * table.tp * table.pp
     if world_size % rest:
         lower = world_size // rest * rest
-        return f"use {_listed([n for n in (lower, lower + rest) if n])} ranks, or other cp, tp or pp"
+        return f"use {listed([n for n in (lower, lower + rest) if n])} ranks, or other cp, tp or pp"
     left = world_size // rest
-    pairs = [f"dp {dp} fsdp {left // dp}" for dp in _near(_divisors(left), table.dp)]
-    return f"use {_listed(pairs)}, or {table.dp * rest * (1 if table.fsdp == 'auto' else table.fsdp)} ranks"
+    pairs = [f"dp {dp} fsdp {left // dp}" for dp in near(divisors(left), table.dp)]
+    return f"use {listed(pairs)}, or {table.dp * rest * (1 if table.fsdp == 'auto' else table.fsdp)} ranks"
 
 
-def _divisors(number: int) -> list[int]:
-    return [d for d in range(1, number + 1) if number % d == 0]
-
-
-def _near(options: list[int], wanted: int) -> list[int]:
-    """The four of `options` nearest to `wanted` as a ratio, in order."""
-    return sorted(sorted(options, key=lambda option: max(option, wanted) / min(option, wanted))[:4])
-
-
-def _listed(options: list[Any]) -> str:
-    words = [str(option) for option in options]
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}" if words else "another value"
+def _virtual_stages(table: LayoutTable, schedule: str) -> int:
+    if table.virtual_stages is not None:
+        return table.virtual_stages
+    return SCHEDULES[schedule].least_virtual_stages if schedule in SCHEDULES else 1

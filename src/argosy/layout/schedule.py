@@ -57,10 +57,6 @@ def one_forward_one_backward(stages: int, micro_batches: int) -> Schedule:
     return _one_stage_per_rank("1f1b", stages, micro_batches, work)
 
 
-BUILDERS = {"gpipe": gpipe, "1f1b": one_forward_one_backward}
-"""Schedules by their name in a layout."""
-
-
 def _one_stage_per_rank(name: str, stages: int, micro_batches: int, work: list[list[Kind]]) -> Schedule:
     """Number the micro-batches of each kind in order and put each transfer next to its computation."""
     ranks = []

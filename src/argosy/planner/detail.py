@@ -7,12 +7,13 @@ from typing import Any
 from argosy.errors import UsageError
 from argosy.hardware.cluster import Cluster
 from argosy.layout.action import Kind
+from argosy.layout.fits import check_batch, check_model
 from argosy.layout.inventory import Inventory, inventory
-from argosy.layout.layout import Layout, check_batch, check_model
+from argosy.layout.layout import Layout
 from argosy.layout.schedule import Schedule
+from argosy.layout.schedules import build
 from argosy.planner.answer import links
 from argosy.planner.explain import Term, terms
-from argosy.planner.pipeline import build
 from argosy.planner.predict import BINDING
 from argosy.planner.question import Question
 from argosy.planner.search import Found, found_for, played_step_s, search, to_record
@@ -131,7 +132,7 @@ def parse_layout(text: str, question: Question, cluster: Cluster) -> Layout:
         compile=True,
         reshard_after_forward=values.get("zero", 3) == 3,
     )
-    check_model(layout, question.model, question.sequence_length)
+    check_model(layout, question.model, question.sequence_length, question.vocab_size)
     check_batch(layout, question.batch_sequences)
     return layout
 

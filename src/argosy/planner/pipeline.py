@@ -3,13 +3,10 @@
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
 
-from argosy.errors import UsageError
 from argosy.layout.action import Kind
-from argosy.layout.interleaved import VIRTUAL_BUILDERS
-from argosy.layout.schedule import BUILDERS, Schedule
-from argosy.layout.zero_bubble import zbv, zero_bubble
+from argosy.layout.schedule import Schedule
+from argosy.layout.schedules import build
 
 
 @dataclass(frozen=True)
@@ -83,21 +80,6 @@ def play(
                 busy[rank] += seconds
             place[rank] += 1
     return Played(max(clock), tuple(busy))
-
-
-SCHEDULES = ("gpipe", "1f1b", "interleaved_1f1b", "looped_bfs", "zero_bubble", "zbv")
-"""All that can be built and played."""
-
-
-@cache
-def build(name: str, ranks: int, virtual_stages: int, micro_batches: int) -> Schedule:
-    """The schedule called `name`. Raises UsageError for an unknown one."""
-    one: dict[str, Callable[[int, int], Schedule]] = {**BUILDERS, "zero_bubble": zero_bubble, "zbv": zbv}
-    if name in one:
-        return one[name](ranks, micro_batches)
-    if name in VIRTUAL_BUILDERS:
-        return VIRTUAL_BUILDERS[name](ranks, virtual_stages, micro_batches)
-    raise UsageError(f"unknown schedule {name!r}", where="layout.schedule", do=f"use one of {', '.join(SCHEDULES)}")
 
 
 def step_s(

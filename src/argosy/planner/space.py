@@ -53,7 +53,7 @@ class Space:
             pp=int(w.pp[i]),
             ep=int(w.ep[i]),
             zero=zero if fsdp > 1 else 0,  # type: ignore[arg-type]
-            schedule=SCHEDULES[int(self.schedule[i])],  # type: ignore[arg-type]
+            schedule=SCHEDULES[int(self.schedule[i])],
             virtual_stages=int(w.vpp[i]),
             micro_batch_sequences=int(w.micro_batch[i]),
             recompute="full" if w.recompute_layers[i] > 0 else "none",

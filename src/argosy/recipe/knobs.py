@@ -81,8 +81,10 @@ def _words(annotation: Any) -> str:
         return " | ".join(_words(part) for part in get_args(annotation))
     if get_origin(annotation) is Annotated:
         return _words(get_args(annotation)[0])
+    if get_origin(annotation) is tuple:
+        return f"list of {_words(get_args(annotation)[0])}"
     if get_origin(annotation) is Literal:
-        return " | ".join(f'"{choice}"' for choice in get_args(annotation))
+        return " | ".join(f'"{one}"' if isinstance(one, str) else str(one) for one in get_args(annotation))
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return "table"
     return _NAMES.get(annotation, "exact number")

@@ -12,7 +12,7 @@ Sizes are checked here as far as one table can know them; what needs two tables 
 
 import difflib
 from fractions import Fraction
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
 
@@ -52,6 +52,10 @@ def decimal(value: Fraction) -> str:
     sign, text = "-" * (value < 0), str(abs(scaled.numerator)).rjust(digits + 1, "0")
     return sign + (f"{text[:-digits]}.{text[-digits:]}" if digits else text)
 
+
+Item = TypeVar("Item")
+Several = Annotated[tuple[Item, ...], BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)]
+"""A list in the file, immutable in the program."""
 
 Exact = Annotated[Fraction, BeforeValidator(exact), PlainSerializer(decimal, return_type=str)]
 """Money, kept exact from the file to the books (INTERFACES 9)."""
@@ -265,6 +269,27 @@ class CheckpointTable(Table):
 class ResilienceTable(Table):
     skipped_updates_limit: int = knob(8, "run", "non-finite updates in a row before the run stops", unit="steps", ge=1)
     collective_timeout_s: float = knob(600.0, "run", "a collective that takes longer ends the attempt", unit="s", gt=0)
+    restarts_limit: int = knob(
+        3, "run", "restarts of all ranks without a new checkpoint in between before a person is needed; 0: none", ge=0
+    )
+    warm: bool = knob(True, "run", "fork ranks from a process that has torch loaded, so that they start in moments")
+    heartbeat_limit_s: float = knob(
+        5.0, "run", "a rank that has not beaten for longer (it beats each 0.5 s) is ended", unit="s", ge=1
+    )
+    step_limit_factor: float = knob(10.0, "run", "a step may take this many times the median of the last ones", ge=2)
+    step_limit_s: float = knob(5.0, "run", "and always this long", unit="s", gt=0)
+    phase_limit_s: float = knob(
+        600.0, "run", "limit of start-up, compilation, first steps, evaluation and save, each", unit="s", gt=0
+    )
+    grace_s: float = knob(
+        30.0, "run", "from SIGTERM to the launcher until its ranks must have saved and ended", unit="s", gt=0
+    )
+
+    @model_validator(mode="after")
+    def _limits_agree(self) -> "ResilienceTable":
+        if self.phase_limit_s < self.step_limit_s:
+            raise ValueError("phase_limit_s is below step_limit_s: a slow phase cannot have less time than a step")
+        return self
 
 
 class BudgetTable(Table):
@@ -282,19 +307,48 @@ class BudgetTable(Table):
     hold: Literal["released", "reserved"] = knob("released", "books", "reserved: devices are paid between attempts too")
 
 
+MeshAxis = Literal["pp", "dp", "fsdp", "cp", "tp"]
+
+
 class LayoutTable(Table):
     dp: int = knob(1, "run", "data-parallel replicas", ge=1)
     fsdp: Annotated[int, Field(ge=1)] | Literal["auto"] = knob(
         "auto", "run", "ranks that share one copy of the state; auto takes all that are left"
     )
     cp: int = knob(1, "run", "context-parallel degree", ge=1, le=1)
-    tp: int = knob(1, "run", "tensor-parallel degree", ge=1, le=1)
-    pp: int = knob(1, "run", "pipeline stages", ge=1, le=1)
+    tp: int = knob(1, "run", "tensor-parallel degree, with the sequence split between the products", ge=1)
+    pp: int = knob(1, "run", "pipeline ranks", ge=1)
     ep: int = knob(1, "run", "expert-parallel degree", ge=1, le=1)
+    order: Several[MeshAxis] = knob(
+        ("pp", "dp", "fsdp", "cp", "tp"), "run", "axes from the outermost to that of neighbouring ranks"
+    )
+    zero: Literal[1, 2, 3] | None = knob(
+        None,
+        "run",
+        "what fsdp shards: 1 optimizer state, 2 also gradients, 3 also weights; empty: 3, or 2 without "
+        "reshard_after_forward",
+    )
+    schedule: Literal["gpipe", "1f1b", "interleaved_1f1b", "looped_bfs", "zero_bubble", "zbv"] | None = knob(
+        None, "run", "order of work in the pipeline; empty: 1f1b"
+    )
+    virtual_stages: int | None = knob(
+        None, "run", "stages on each pipeline rank; empty: as few as the schedule has", ge=1
+    )
+    stage_layers: Several[int] | None = knob(
+        None, "run", "blocks of each stage; empty: evenly, the first stages one more"
+    )
     micro_batch_sequences: int | None = knob(
         None, "run", "sequences of one forward on one rank; empty: all of the rank's share", unit="sequences", ge=1
     )
+    recompute: Literal["none", "selective", "full"] = knob(
+        "none", "run", "what a block computes again in backward: nothing, its cheap operators, or all of it"
+    )
+    recompute_budget_bytes: int | None = knob(
+        None, "run", "room for saved activations on a rank: no more blocks than needed are recomputed; empty: all are",
+        unit="bytes", ge=0,
+    )  # fmt: skip
     reshard_after_forward: bool = knob(True, "run", "free gathered parameters between forward and backward")
+    prefetch: int = knob(1, "run", "blocks whose parameters are gathered ahead of use", unit="blocks", ge=0)
     compile: bool = knob(False, "run", "torch.compile each block (needs a C++ compiler on a CPU)")
 
 
