@@ -41,7 +41,7 @@ def test_explain_has_terms_that_add_up_and_a_picture(capsys: pytest.CaptureFixtu
     _, out, _ = _run(capsys, "plan", "explain", *ARGS, "--layout", "tp=2,pp=4", "--json")
     content = json.loads(out)
     assert sum(content["time_s"].values()) == pytest.approx(content["predicted"]["step_time_s"]["value"])
-    assert len(content["schedule"]) == len(content["ranks"]) == 4
+    assert len(content["schedule"]["ranks"]) == len(content["ranks"]) == 4
     assert content["links"] == {"pp": "scale-up link inside a domain, network between", "fsdp": "scale-up link",
                                 "tp": "scale-up link"}  # fmt: skip
 

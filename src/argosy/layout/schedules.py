@@ -7,7 +7,8 @@ from functools import cache
 from argosy.errors import UsageError
 from argosy.layout.interleaved import interleaved_1f1b, looped_bfs
 from argosy.layout.schedule import Schedule, gpipe, one_forward_one_backward
-from argosy.layout.zero_bubble import zbv, zero_bubble
+from argosy.layout.v_shaped import dualpipev, zbv
+from argosy.layout.zero_bubble import interleaved_zero_bubble, zero_bubble
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,9 @@ SCHEDULES: dict[str, Form] = {
     "interleaved_1f1b": Form(interleaved_1f1b, 2, rounds=1, whole_rounds=True),
     "looped_bfs": Form(looped_bfs, 2),
     "zero_bubble": Form(lambda ranks, _, micro: zero_bubble(ranks, micro), 1, 1),
+    "interleaved_zero_bubble": Form(interleaved_zero_bubble, 2, rounds=1, whole_rounds=True),
     "zbv": Form(lambda ranks, _, micro: zbv(ranks, micro), 2, 2, rounds=2, v_shaped=True),
+    "dualpipev": Form(lambda ranks, _, micro: dualpipev(ranks, micro), 2, 2, rounds=2, v_shaped=True),
 }
 """By the name in a layout."""
 

@@ -6,12 +6,13 @@ from typing import Any
 
 from argosy.errors import UsageError
 from argosy.hardware.cluster import Cluster
-from argosy.layout.action import Kind
 from argosy.layout.fits import check_batch, check_model
 from argosy.layout.inventory import Inventory, inventory
 from argosy.layout.layout import Layout
+from argosy.layout.picture import Picture, picture
 from argosy.layout.schedule import Schedule
-from argosy.layout.schedules import build
+from argosy.layout.schedules import SCHEDULES
+from argosy.layout.stages import schedule_of
 from argosy.planner.answer import links
 from argosy.planner.explain import Term, terms
 from argosy.planner.predict import BINDING
@@ -36,7 +37,7 @@ class Detail:
     """Seconds by term, largest first; they add up to the step time."""
     played_s: float
     """Step time with the pipeline played action by action."""
-    picture: list[str]
+    picture: Picture | None
 
     def to_json(self) -> dict[str, Any]:
         return to_record(self.found, self.index) | {
@@ -46,7 +47,7 @@ class Detail:
             "memory": [asdict(term) for term in self.memory_terms],
             "links": links(self.layout, self.found.cluster),
             "ranks": [asdict(i) | {"collectives": [asdict(c) for c in i.collectives]} for i in self.inventories],
-            "schedule": self.picture,
+            "schedule": None if self.picture is None else self.picture.to_json(),
         }
 
 
@@ -137,39 +138,21 @@ def parse_layout(text: str, question: Question, cluster: Cluster) -> Layout:
     return layout
 
 
-def draw(layout: Layout) -> list[str]:
-    """One line per pipeline rank: what it does in each unit of time, forwards as digits, backwards as letters."""
+def draw(layout: Layout) -> Picture | None:
+    """The pipeline of `layout` with few micro-batches; None without one, and for one too large to look at."""
     if layout.pp == 1:
-        return []
-    m = -(-DRAWN_MICRO_BATCHES // layout.pp) * layout.pp
-    if layout.schedule == "zbv":
-        m = max(m, 2 * layout.pp)
-    if layout.pp * layout.virtual_stages * m > 2000:
-        return []
-    schedule = build(layout.schedule, layout.pp, layout.virtual_stages, m)
-    return picture(schedule)
-
-
-def picture(schedule: Schedule) -> list[str]:
-    """Unit times (F, I, W: 1; B: 2) of a schedule as text; ``·`` is idle."""
-    from argosy.planner.pipeline import StageTimes, play
-
-    marks: list[dict[int, str]] = [{} for _ in schedule.ranks]
-
-    def note(rank: int, kind: Kind, micro: int, start: float, end: float) -> None:
-        mark = {Kind.F: str(micro % 10), Kind.W: "w"}.get(kind, chr(ord("a") + micro % 26))
-        for unit in range(round(start), round(end)):
-            marks[rank][unit] = mark
-
-    total = play(schedule, [StageTimes(1.0, 2.0)] * schedule.stages, on_action=note).total_s
-    return ["".join(row.get(unit, "·") for unit in range(round(total))) for row in marks]
+        return None
+    form = SCHEDULES[layout.schedule]
+    m = -(-max(DRAWN_MICRO_BATCHES, form.rounds * layout.pp) // layout.pp) * layout.pp
+    if layout.stages * m > 2000:
+        return None
+    return picture(schedule_of(layout, m))
 
 
 def _schedule(layout: Layout, question: Question) -> Schedule | None:
     if layout.pp == 1:
         return None
-    share = question.batch_sequences // layout.data_ranks
-    return build(layout.schedule, layout.pp, layout.virtual_stages, share // (layout.micro_batch_sequences or share))
+    return schedule_of(layout, layout.micro_batches(question.batch_sequences))
 
 
 def _integer(text: str, name: str) -> int:

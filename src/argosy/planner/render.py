@@ -9,6 +9,7 @@ from rich.table import Table
 
 from argosy.hardware.parts import GIB
 from argosy.layout.layout import Layout
+from argosy.layout.picture import LEGEND
 from argosy.planner.answer import Answer, Scale, links
 from argosy.planner.detail import Detail
 from argosy.planner.explain import Term
@@ -142,8 +143,8 @@ def print_detail(detail: Detail, console: Console | None = None) -> None:
         calls.add_row(c.axis, c.op, str(c.count), f"{c.bytes / 2**20:,.2f}", c.what)
     console.print(calls)
     if detail.picture:
-        console.print("pipeline (digits forward, letters backward, w weight gradients, · idle):")
-        for line in detail.picture:
+        console.print(f"pipeline ({LEGEND}):")
+        for line in detail.picture.lines():
             console.print("  " + line, no_wrap=True, crop=True)
 
 

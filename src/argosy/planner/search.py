@@ -9,9 +9,11 @@ import numpy as np
 from argosy.errors import UsageError
 from argosy.hardware.cluster import Cluster
 from argosy.layout.layout import Layout
+from argosy.layout.play import StageTimes
+from argosy.layout.schedules import SCHEDULES
 from argosy.planner.constants import Constants, fitted_constants
 from argosy.planner.memory import reserved_bytes, stage_layers
-from argosy.planner.pipeline import StageTimes, step_s
+from argosy.planner.pipeline import step_s
 from argosy.planner.predict import FITS, Prediction, predict
 from argosy.planner.question import Question
 from argosy.planner.space import Space, build_space, space_of
@@ -146,10 +148,11 @@ def played_step_s(found: Found, i: int) -> float:
     layer = (whole - head) / float(w.layers[0])
     counts = [middle] * layout.pp
     # The last stage, with the output layer, is on the last rank, but in a V on the first
-    counts[0], counts[-1] = (last_layers, first_layers) if layout.schedule == "zbv" else (first_layers, last_layers)
+    v_shaped = SCHEDULES[layout.schedule].v_shaped
+    counts[0], counts[-1] = (last_layers, first_layers) if v_shaped else (first_layers, last_layers)
     stages = []
     for stage in range(layout.stages):
-        rank = min(stage, layout.stages - 1 - stage) if layout.schedule == "zbv" else stage % layout.pp
+        rank = min(stage, layout.stages - 1 - stage) if v_shaped else stage % layout.pp
         work = counts[rank] / layout.virtual_stages * layer + (head if stage == layout.stages - 1 else 0.0)
         stages.append(StageTimes(work / 3.0, work * 2.0 / 3.0))
     hop = float(t.pp_comm[i]) / (2.0 * ((layout.pp - 1) + m * layout.virtual_stages))

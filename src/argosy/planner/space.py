@@ -20,9 +20,9 @@ from argosy.planner.workload import DTYPES, Array, Workload, machine_fields
 ENGINE = next(family for family in SOFTWARE if family.name == "argosy")
 MAX_VIRTUAL = 8
 """More virtual stages than this gain little bubble and pay a transfer each."""
-SPLIT_BACKWARD = {"zero_bubble": 0.5, "zbv": 0.25}
-"""Bubble of schedules that split the backward, as a share of 1F1B's; played lists of 2 to 16 ranks give 0.33–0.55
-and 0.17–0.24."""
+SPLIT_BACKWARD = 1 / 3
+"""Bubble of schedules that split the backward, relative to 1F1B's of as many virtual stages: p - 1 units in place of
+3 (p - 1), exact for forwards and halves of backwards of equal length (tests/layout/test_schedule_theory.py)."""
 SCHEDULES = ("none", "1f1b", "interleaved_1f1b", "zero_bubble", "zbv")
 
 
@@ -157,7 +157,7 @@ def _workload(question: Question, cluster: Cluster, groups: Array) -> Workload:
             f"{part.id} has no {question.dtype}", where="precision", do=f"use {' or '.join(part.peak_flops_per_s)}"
         )
     tp, pp, cp, dp, shard, zero, virtual, schedule = groups.T
-    split = np.select([schedule == 3, schedule == 4], [SPLIT_BACKWARD["zero_bubble"], SPLIT_BACKWARD["zbv"]], 1.0)
+    split = np.where(schedule >= 3, SPLIT_BACKWARD, 1.0)
     constant = {
         "layers": model.layers,
         "hidden": model.hidden_size,

@@ -256,6 +256,17 @@ class CheckpointTable(Table):
     failures_per_day: float = knob(
         1.0, "run", "expected failures of one device, for the Daly interval", unit="1/day", gt=0
     )
+    background: bool = knob(False, "run", "write checkpoints beside training, from a copy in shared memory")
+    snapshot_every_steps: int | None = knob(
+        0,
+        "run",
+        "steps between snapshots in memory that outlives the ranks; 0: none; empty: each step while that takes less "
+        "than 2 % of it, else by Daly",
+        unit="steps",
+        ge=0,
+    )
+    copy_to: str | None = knob(None, "run", "folder or URL (of fsspec) that checkpoints are copied to")
+    copy_every_s: float = knob(0.0, "run", "seconds between copies, at least", unit="s", ge=0)
     keep_last: int = knob(2, "run", "newest checkpoints kept", ge=1)
     keep_every_steps: int | None = knob(None, "run", "also keep checkpoints at multiples of this", unit="steps", ge=1)
 
@@ -308,6 +319,9 @@ class BudgetTable(Table):
 
 
 MeshAxis = Literal["pp", "dp", "fsdp", "cp", "tp"]
+PipelineSchedule = Literal[
+    "gpipe", "1f1b", "interleaved_1f1b", "looped_bfs", "zero_bubble", "interleaved_zero_bubble", "zbv", "dualpipev"
+]
 
 
 class LayoutTable(Table):
@@ -328,9 +342,7 @@ class LayoutTable(Table):
         "what fsdp shards: 1 optimizer state, 2 also gradients, 3 also weights; empty: 3, or 2 without "
         "reshard_after_forward",
     )
-    schedule: Literal["gpipe", "1f1b", "interleaved_1f1b", "looped_bfs", "zero_bubble", "zbv"] | None = knob(
-        None, "run", "order of work in the pipeline; empty: 1f1b"
-    )
+    schedule: PipelineSchedule | None = knob(None, "run", "order of work in the pipeline; empty: 1f1b")
     virtual_stages: int | None = knob(
         None, "run", "stages on each pipeline rank; empty: as few as the schedule has", ge=1
     )
@@ -353,7 +365,12 @@ class LayoutTable(Table):
 
 
 class JournalTable(Table):
-    sample_every: int = knob(100, "run", "steps between those with a record per collective", unit="steps", ge=1)
+    sample_every: int = knob(
+        100, "run", "steps between those of which order, collectives and memory are recorded", unit="steps", ge=1
+    )
+    profile_share: float = knob(
+        0.005, "run", "most share of the time of steps that profiling sampled ones may take; 0: none", ge=0, le=0.5
+    )
 
 
 class Recipe(Table):
