@@ -19,7 +19,8 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from argosy.data.loader import Loader
-from argosy.data.shards import ShardWriter, TokenShards
+from argosy.data.shard_writer import ShardWriter
+from argosy.data.shards import TokenShards
 
 PAIRS = 9
 
