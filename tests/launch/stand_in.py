@@ -31,6 +31,7 @@ if mode == "done":
 elif mode == "env":
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "OMP_NUM_THREADS")
     print(json.dumps({name: os.environ[name] for name in names} | options), flush=True)
+    stop("asked for the environment only", 0)
 elif mode == "obey":
     (run / f"ready-{rank}").write_text(str(os.getpid()))
     while not (run / "control" / "stop").exists():

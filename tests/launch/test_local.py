@@ -90,17 +90,17 @@ def test_workers_get_their_place(recipe_file, tmp_path):
 
 
 def test_a_failing_rank_ends_the_others_and_its_last_words_are_shown(recipe_file, tmp_path):
-    outcome = launch(recipe_file, tmp_path / "run", "fail", "1")
+    outcome = launch(recipe_file, tmp_path / "run", "fail", "1", sets=("resilience.restarts_limit=0",))
     assert outcome.exit == Exit.NEEDS_PERSON
-    assert outcome.reason == "rank 1 ended with exit code 1"
+    assert outcome.reason == "rank 1 ended with exit code 1; 0 restarts without a new checkpoint"
     assert "  rank 1 saw something bad" in outcome.said
     assert attempt_end(tmp_path / "run")["exit"] == 70
 
 
 def test_a_killed_rank_is_named_with_its_signal_and_stubborn_ranks_end_too(recipe_file, children, tmp_path):
     outcome = launch(recipe_file, tmp_path / "run", "kill", "0")
-    assert outcome.reason == "rank 0 was killed by SIGKILL"
-    assert attempt_end(tmp_path / "run")["signal"] == signal.SIGKILL
+    assert outcome.reason == "rank 0 was killed by SIGKILL; 3 restarts without a new checkpoint"
+    assert [attempt_end(tmp_path / "run", attempt)["signal"] for attempt in (1, 2, 3, 4)] == [signal.SIGKILL] * 4
     assert children() == []
 
 

@@ -18,7 +18,6 @@ from argosy.journal.schema import Header
 from argosy.journal.writer import Writer
 from argosy.launch.devices import Slots
 from argosy.launch.paid import close_paid, declare_price, open_paid
-from argosy.launch.workers import Ended
 from argosy.layout.layout import Layout
 from argosy.recipe.schema import Recipe
 from argosy.registry.run_folder import RunFolder
@@ -39,6 +38,8 @@ class Attempt:
         """The signal that killed the first worker to fail."""
         self.failed_rank: int | None = None
         """The first worker to fail."""
+        self.paid_ns = 0
+        """Device time paid for the attempt, once it is closed."""
 
     @contextmanager
     def span(self, phys: str) -> Iterator[None]:
@@ -48,13 +49,12 @@ class Attempt:
         yield
         self.journal.put("span", span | {"t1": mono_ns()})
 
-    def fail(self, ended: Ended) -> None:
-        """Note that the attempt ends because of this worker."""
-        known = (Exit.USAGE, Exit.INPUT)
-        self.exit = next((code for code in known if code == ended.exit_code), Exit.NEEDS_PERSON)
-        self.signal = ended.signal
-        self.reason = f"rank {ended.rank} {ended.how}"
-        self.failed_rank = ended.rank
+    def fail(self, why: str, rank: int | None, signal: int | None, exit_code: int | None) -> None:
+        """Note that the attempt ends because of this rank; `exit_code` is what the rank says of another start."""
+        self.exit = Exit.NEEDS_PERSON if exit_code is None else Exit(exit_code)
+        self.signal = signal
+        self.reason = why
+        self.failed_rank = rank
 
 
 @contextmanager
@@ -93,6 +93,7 @@ def open_attempt(run: RunFolder, recipe: Recipe, layout: Layout, slots: Slots) -
         journal.put("attempt", {"t": end_ns, "ph": "end"} | {k: v for k, v in how.items() if v is not None})
         journal.close()
         close_paid(run, slots.names, end_ns)
+        attempt.paid_ns = slots.count * (end_ns - started_ns)
 
 
 def last_end(run: RunFolder) -> dict[str, Any] | None:
@@ -109,11 +110,11 @@ def last_end(run: RunFolder) -> dict[str, Any] | None:
     return ends[-1] if ends else None
 
 
-def stop_reason(run: RunFolder, attempt: int) -> str | None:
-    """What rank 0 decided as the reason to stop; None when it did not come to decide."""
+def stop_reason(run: RunFolder, attempt: int, rank: int = 0) -> str | None:
+    """What a rank recorded as the reason to stop; None when it did not come to decide."""
     reasons = [
         record.get("reason")
-        for record in read_rows(run.rank_file(attempt, 0))
+        for record in read_rows(run.rank_file(attempt, rank))
         if record.get("k") == "decision" and record.get("what") == "stop"
     ]
     return reasons[-1] if reasons else None

@@ -1,35 +1,33 @@
-"""`argosy train` on one machine: the agent that opens the run, starts its ranks, watches and closes the books."""
+"""`argosy train` on one machine: the agent that opens the run, starts its ranks, and goes on after a fault."""
 
 import json
-import sys
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from argosy.errors import Exit
-from argosy.launch.attempt import Attempt, open_attempt, stop_reason
+from argosy.launch.attempt import Attempt, open_attempt
 from argosy.launch.completion import completed
 from argosy.launch.devices import Slots, resolve_slots
+from argosy.launch.janitor import sweep
 from argosy.launch.live import LiveLine
 from argosy.launch.opening import opened
 from argosy.launch.paid_before import paid_before_ns
 from argosy.launch.preparation import prepare_data
+from argosy.launch.recovery import Recovery
+from argosy.launch.restarts import Restarts
 from argosy.launch.signals import StopSignals
-from argosy.launch.stop import newest_checkpoint, request_stop
-from argosy.launch.workers import LogFollower, Workers, last_lines
+from argosy.launch.starting import ColdStart, Starter, WarmStart
+from argosy.launch.stop import newest_checkpoint
+from argosy.launch.supervise import Failure, Supervisor, log_file
+from argosy.launch.workers import Workers, last_lines
 from argosy.layout.fits import check_batch, check_model
 from argosy.layout.layout import Layout
+from argosy.policy.action import Stop
 from argosy.recipe.load import load_recipe
 from argosy.recipe.schema import Recipe
 from argosy.registry.run_folder import RunFolder
 
-WORKER = (sys.executable, "-m", "argosy.training.worker")
-GRACE_S = 1.0
-"""From SIGTERM to SIGKILL, for the ranks that are left when one failed: they cannot save without it."""
-LINGER_S = 60.0
-"""How long ranks may take to follow the first that ended well."""
-_LOOK_S = 0.5
 _LOG_LINES = 15
 
 
@@ -66,12 +64,14 @@ def train(
     *,
     new: bool = False,
     live: LiveLine,
-    worker_command: Sequence[str] = WORKER,
+    worker_command: Sequence[str] | None = None,
 ) -> Outcome:
     """Train a recipe here until it ends or is stopped; start or continue the run in `run_dir` (``runs/NAME``).
 
-    Everything that can be wrong with recipe, layout and folder raises before a process starts. What happens after
-    that is in the outcome: DONE, START_AGAIN after a clean stop, or the code of the rank that failed.
+    Everything that can be wrong with recipe, layout and folder raises before a process starts. After a fault all ranks
+    start again, as the recipe's [resilience] allows. What comes of it is in the outcome: DONE, START_AGAIN after a
+    clean stop, or the code of the rank that failed. Ranks are forked from a warm server, or are programs started with
+    `worker_command` and the rank's arguments.
     """
     recipe = load_recipe(recipe_path, sets)
     folder = run_dir or Path("runs", recipe.run.name)
@@ -85,8 +85,16 @@ def train(
     with opened(folder, recipe) as (run, finished):
         if finished is not None:
             return _finished(run, finished)
+        sweep(run)
         with StopSignals() as signals:
-            return _one_attempt(run, recipe, layout, slots, signals, live, worker_command)
+            cold = worker_command is not None or not recipe.resilience.warm
+            starter: Starter = (
+                ColdStart(*([worker_command] if worker_command else [])) if cold else WarmStart(run.path / "warm.log")
+            )
+            try:
+                return _Agent(run, recipe, layout, slots, signals, live, starter).train()
+            finally:
+                starter.close()
 
 
 def next_free(folder: Path) -> Path:
@@ -98,81 +106,98 @@ def next_free(folder: Path) -> Path:
     return candidate
 
 
-def _one_attempt(
-    run: RunFolder,
-    recipe: Recipe,
-    layout: Layout,
-    slots: Slots,
-    signals: StopSignals,
-    live: LiveLine,
-    worker_command: Sequence[str],
-) -> Outcome:
-    paid_ns = paid_before_ns(run)
-    with open_attempt(run, recipe, layout, slots) as attempt, Workers() as workers:
-        live.say(f"{run.path}: attempt {attempt.number}, {slots.count} × {slots.kind}")
-        with attempt.span("startup.data_seek"):
-            data_folder = prepare_data(recipe, signals)
-        if data_folder is None:
+def _starter(run: RunFolder, recipe: Recipe, worker_command: Sequence[str] | None) -> Starter:
+    if worker_command is not None:
+        return ColdStart(worker_command)
+    return WarmStart(run.path / "warm.log") if recipe.resilience.warm else ColdStart()
+
+
+class _Agent:
+    """One launcher's attempts at a run."""
+
+    def __init__(
+        self,
+        run: RunFolder,
+        recipe: Recipe,
+        layout: Layout,
+        slots: Slots,
+        signals: StopSignals,
+        live: LiveLine,
+        starter: Starter,
+    ):
+        self._run, self._recipe, self._layout, self._slots = run, recipe, layout, slots
+        self._signals, self._live, self._starter = signals, live, starter
+        self._paid_ns = paid_before_ns(run)
+        self._restarts = Restarts(run, recipe, slots.count)
+        self._recovery: Recovery | None = None
+        self._data: Path | None = None
+
+    def train(self) -> Outcome:
+        while True:
+            with open_attempt(self._run, self._recipe, self._layout, self._slots) as attempt, Workers() as workers:
+                failure = self._attempt(attempt, workers)
+                again = failure is not None and self._goes_on(attempt, failure)
+            self._paid_ns += attempt.paid_ns
+            if not again:
+                self._live.close()
+                said = tuple(_advice(attempt))
+                return Outcome(self._run.path, attempt.number, Exit(attempt.exit), attempt.reason, said)
+
+    def _attempt(self, attempt: Attempt, workers: Workers) -> Failure | None:
+        self._live.say(f"{self._run.path}: attempt {attempt.number}, {self._slots.count} × {self._slots.kind}")
+        if self._data is None:
+            with attempt.span("startup.data_seek"):
+                self._data = prepare_data(self._recipe, self._signals)
+        if self._data is not None and not self._starter.warm:
+            with attempt.span("startup.import"):
+                self._starter.get_ready(self._signals.fd)
+        if self._data is None or self._signals.asked:
             attempt.exit, attempt.reason = Exit.START_AGAIN, "asked to stop before training began"
-        else:
-            options = {
-                "--run-dir": run.path,
-                "--attempt": attempt.number,
-                "--paid-before-ns": paid_ns,
-                "--data-folder": data_folder,
-            }
-            _start(workers, attempt, [*worker_command, *(str(word) for pair in options.items() for word in pair)])
-            _watch(workers, attempt, signals, live)
-            live.close()
-    return Outcome(run.path, attempt.number, Exit(attempt.exit), attempt.reason, tuple(_advice(attempt)))
+            return None
+        self._start(attempt, workers, self._data)
+        if self._recovery is not None:
+            self._recovery.started()
+        supervisor = Supervisor(attempt, workers, self._signals, self._live, self._recipe.resilience, self._recovery)
+        return supervisor.watch()
 
-
-def _start(workers: Workers, attempt: Attempt, command: Sequence[str]) -> None:
-    slots = attempt.slots
-    for rank in range(slots.count):
-        env = {
-            "RANK": str(rank),
-            "WORLD_SIZE": str(slots.count),
-            "LOCAL_RANK": str(rank),
-            "OMP_NUM_THREADS": str(slots.threads_each),
+    def _start(self, attempt: Attempt, workers: Workers, data: Path) -> None:
+        options = {
+            "--run-dir": self._run.path,
+            "--attempt": attempt.number,
+            "--paid-before-ns": self._paid_ns,
+            "--data-folder": data,
         }
-        workers.start(rank, command, env, log_file(attempt.run, attempt.number, rank))
+        arguments = [str(word) for pair in options.items() for word in pair]
+        for rank in range(self._slots.count):
+            env = {
+                "RANK": str(rank),
+                "WORLD_SIZE": str(self._slots.count),
+                "LOCAL_RANK": str(rank),
+                "OMP_NUM_THREADS": str(self._slots.threads_each),
+            }
+            self._starter.start(workers, rank, arguments, env, log_file(self._run, attempt.number, rank))
 
-
-def _watch(workers: Workers, attempt: Attempt, signals: StopSignals, live: LiveLine) -> None:
-    """Wait until all ranks have ended; when one fails, or does not follow the others, end the rest."""
-    asked, give_up = False, float("inf")
-    live.follow(attempt.run.path, attempt.number)
-    lead = LogFollower(log_file(attempt.run, attempt.number, 0))
-    while workers.running:
-        ended = workers.wait(_LOOK_S, signals.fd)
-        signals.drain()
-        if signals.asked and not asked:
-            asked = True
-            request_stop(attempt.run, f"{signals.asked.name} to the launcher")
-            live.say("stopping at the next step, saving first; a second signal changes nothing")
-        failed = [end for end in ended if end.exit_code not in (Exit.DONE, Exit.START_AGAIN)]
-        if failed:
-            attempt.fail(failed[0])
-            workers.terminate(GRACE_S)
-            return
-        for line in lead.new_lines():  # rank 0 speaks for all
-            live.say(line)
-        live.update()
-        if ended:
-            give_up = min(give_up, time.monotonic() + LINGER_S)
-        if time.monotonic() > give_up:
-            attempt.reason = f"ranks {workers.running} did not end within {LINGER_S:g} s of the first"
-            workers.terminate(GRACE_S)
-            return
-    codes = {end.exit_code for end in workers.ended}
-    attempt.exit = Exit.DONE if codes == {Exit.DONE} else Exit.START_AGAIN
-    attempt.reason = stop_reason(attempt.run, attempt.number)
-
-
-def log_file(run: RunFolder, attempt: int, rank: int) -> Path:
-    """Where a rank's stdout and stderr go."""
-    return run.attempt_folder(attempt) / f"rank-{rank}.log"
+    def _goes_on(self, attempt: Attempt, failure: Failure) -> bool:
+        """Whether there will be another attempt; what the policy says is noted in the incident."""
+        action = self._restarts.decide(failure)
+        rung = type(action).__name__
+        self._recovery = Recovery(
+            self._run,
+            failure.incident,
+            rung,
+            devices=self._slots.count,
+            step_s=failure.step_s,
+            price_per_hour=self._recipe.budget.price_per_device_hour,
+        )
+        if isinstance(action, Stop):
+            if failure.told is None:
+                attempt.reason = f"{attempt.reason}; {action.reason}"
+            return False
+        if self._signals.asked:
+            attempt.exit = Exit.START_AGAIN
+            return False
+        self._live.say(f"{attempt.reason}; all ranks start again")
+        return True
 
 
 def _finished(run: RunFolder, reason: str) -> Outcome:

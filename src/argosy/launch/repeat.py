@@ -17,7 +17,7 @@ from argosy import __version__
 from argosy.errors import Exit, InputError, StoppedError
 from argosy.launch.line_of_steps import Difference, LineOfSteps, first_difference, largest_departure, line_of_steps
 from argosy.launch.live import LiveLine
-from argosy.launch.local import WORKER, train
+from argosy.launch.local import train
 from argosy.launch.stop import request_stop
 from argosy.registry.run_folder import RunFolder, RunInfo, environment
 
@@ -78,7 +78,7 @@ def repeat(
     *,
     band: float = BAND,
     stream: TextIO | None = None,
-    worker_command: Sequence[str] = WORKER,
+    worker_command: Sequence[str] | None = None,
 ) -> Repetition:
     """Train the run in `run_dir` again, in the new folder `into` or one that is removed when all is equal.
 

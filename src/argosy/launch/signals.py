@@ -13,6 +13,8 @@ class StopSignals:
     def __init__(self) -> None:
         self.asked: signal.Signals | None = None
         """The first signal that came."""
+        self.must_end = False
+        """A SIGTERM came: whoever sent it will not wait for ever."""
         self.fd, self._write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
     def __enter__(self) -> "StopSignals":
@@ -37,5 +39,6 @@ class StopSignals:
             return
 
     def _handle(self, number: int, _: FrameType | None) -> None:
+        self.must_end |= number == signal.SIGTERM
         if self.asked is None:
             self.asked = signal.Signals(number)

@@ -4,18 +4,17 @@ A worker never outlives its launcher (the kernel kills it when the launcher dies
 Ctrl-C in the terminal reaches only the launcher, which asks for a clean stop), and writes what it prints to a file.
 """
 
-import ctypes
+import contextlib
 import os
 import select
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-_PR_SET_PDEATHSIG = 1
-_libc = ctypes.CDLL(None, use_errno=True)
+from argosy.resilience.forkserver import ForkServer, die_with
 
 
 @dataclass(frozen=True)
@@ -35,12 +34,19 @@ class Ended:
         return f"ended with exit code {self.exit_code}"
 
 
+@dataclass(frozen=True)
+class _Process:
+    pid: int
+    pidfd: int
+    popen: subprocess.Popen[bytes] | None
+    """None for one that the fork server made."""
+
+
 class Workers:
     """Running workers by rank. Use as a context manager: leaving it leaves no process behind."""
 
     def __init__(self) -> None:
-        self._running: dict[int, subprocess.Popen[bytes]] = {}
-        self._pidfds: dict[int, int] = {}
+        self._running: dict[int, _Process] = {}
         self.ended: list[Ended] = []
         """In the order in which the ends were seen."""
 
@@ -55,6 +61,11 @@ class Workers:
         """Ranks that still run."""
         return sorted(self._running)
 
+    @property
+    def pids(self) -> dict[int, int]:
+        """Process ids of the ranks that still run."""
+        return {rank: process.pid for rank, process in sorted(self._running.items())}
+
     def start(self, rank: int, command: Sequence[str], env: Mapping[str, str], log: Path) -> None:
         """Start one worker with `env` on top of the launcher's own; what it prints is appended to `log`."""
         with log.open("ab") as stream:
@@ -65,10 +76,14 @@ class Workers:
                 stdout=stream,
                 stderr=subprocess.STDOUT,
                 process_group=0,
-                preexec_fn=_die_with(os.getpid()),
+                preexec_fn=die_with(os.getpid()),
             )
-        self._running[rank] = process
-        self._pidfds[rank] = os.pidfd_open(process.pid)
+        self._running[rank] = _Process(process.pid, os.pidfd_open(process.pid), process)
+
+    def fork(self, rank: int, server: ForkServer, arguments: Sequence[str], env: Mapping[str, str], log: Path) -> None:
+        """Start one worker as a fork of the warm `server`; it is this process's child all the same."""
+        pid = server.fork(arguments, env, log)
+        self._running[rank] = _Process(pid, os.pidfd_open(pid), None)
 
     def wait(self, timeout_s: float, wake: int | None = None) -> list[Ended]:
         """Workers that ended, as soon as one does; empty after `timeout_s` or when `wake` becomes readable.
@@ -76,27 +91,49 @@ class Workers:
         Of several that ended together, those that a signal killed come first: the others mostly died of it.
         """
         poll = select.poll()
-        for descriptor in [*self._pidfds.values(), *([] if wake is None else [wake])]:
+        for descriptor in [*(p.pidfd for p in self._running.values()), *([] if wake is None else [wake])]:
             poll.register(descriptor, select.POLLIN)
         poll.poll(max(0.0, timeout_s) * 1000)
-        ended = [self._reap(rank) for rank, process in list(self._running.items()) if process.poll() is not None]
+        ended = [end for rank in list(self._running) if (end := self._reap(rank)) is not None]
         ended.sort(key=lambda end: (end.signal is None, end.rank))
         self.ended += ended
         return ended
 
+    def kill(self, rank: int) -> None:
+        """SIGKILL one rank and what it started; a frozen process dies of it too."""
+        _signal_group(self._running[rank].pid, signal.SIGKILL)
+
     def terminate(self, grace_s: float) -> None:
         """End all that still run: SIGTERM, and SIGKILL for who is there after `grace_s`; returns when all are gone."""
-        for number, limit_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, float("inf"))):
+        limits = ((signal.SIGTERM, grace_s), (signal.SIGKILL, float("inf")))
+        for number, limit_s in limits if grace_s else limits[1:]:
             for process in self._running.values():
-                os.killpg(process.pid, number)
+                _signal_group(process.pid, number)
             give_up = time.monotonic() + limit_s
             while self._running and (left := give_up - time.monotonic()) > 0:
                 self.wait(min(left, 1.0))
 
-    def _reap(self, rank: int) -> Ended:
-        code = self._running.pop(rank).returncode
-        os.close(self._pidfds.pop(rank))
-        return Ended(rank, None, -code) if code < 0 else Ended(rank, code)
+    def _reap(self, rank: int) -> Ended | None:
+        """How this worker ended; None while it runs. What it started goes with it."""
+        process = self._running[rank]
+        result = os.waitid(os.P_PIDFD, process.pidfd, os.WEXITED | os.WNOHANG)
+        if result is None:
+            return None
+        del self._running[rank]
+        os.close(process.pidfd)
+        killed = result.si_code != os.CLD_EXITED
+        if process.popen is not None:
+            process.popen.returncode = -result.si_status if killed else result.si_status
+        _signal_group(process.pid, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):  # orphans of it that came to us
+            while os.waitid(os.P_PGID, process.pid, os.WEXITED | os.WNOHANG):
+                pass
+        return Ended(rank, None, result.si_status) if killed else Ended(rank, result.si_status)
+
+
+def _signal_group(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, number)
 
 
 class LogFollower:
@@ -131,12 +168,3 @@ def signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
-
-
-def _die_with(launcher: int) -> Callable[[], None]:
-    def in_the_child() -> None:
-        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != launcher:  # it died before the line above
-            os._exit(1)
-
-    return in_the_child

@@ -46,6 +46,10 @@ class RanksLost:
     ranks: tuple[int, ...]
     hardware: bool = False
     """The machine is to blame, so the same machine would fail again."""
+    out_of_memory: bool = False
+    """Their memory ran out: the same step needs the same memory again."""
+    at_this_place: int = 0
+    """Earlier losses of the same kind, rank and step since the last commit."""
 
 
 @dataclass(frozen=True)

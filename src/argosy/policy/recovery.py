@@ -29,8 +29,13 @@ class RecoveryPolicy:
     min_world_size: int = 1
 
     @classmethod
-    def from_recipe(cls, table: ResilienceTable) -> "RecoveryPolicy":
-        return cls(skipped_updates_limit=table.skipped_updates_limit)
+    def from_recipe(cls, table: ResilienceTable, rungs: tuple[Rung, ...] | None = None) -> "RecoveryPolicy":
+        """`rungs` are those that the caller can climb; None: the default ones."""
+        return cls(
+            rungs=cls.rungs if rungs is None else rungs,
+            skipped_updates_limit=table.skipped_updates_limit,
+            restarts_limit=table.restarts_limit,
+        )
 
     def decide(self, view: View, event: Event) -> Action:
         """Skip for a non-finite update, a rung for lost ranks, Stop when the limits are reached."""
@@ -45,6 +50,8 @@ class RecoveryPolicy:
     def _replace(self, view: View, event: RanksLost) -> Action:
         if view.restarts_since_commit >= self.restarts_limit:
             return Stop(Exit.NEEDS_PERSON, f"{view.restarts_since_commit} restarts without a new checkpoint")
+        if event.out_of_memory and event.at_this_place:
+            return Stop(Exit.NEEDS_PERSON, f"ranks {_short(event.ranks)} ran out of memory at the same step again")
         first = view.restarts_since_commit // self.tries_per_rung
         usable = [action for rung in self.rungs if (action := self._action(rung, view, event)) is not None]
         if not usable:

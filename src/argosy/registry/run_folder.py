@@ -219,6 +219,11 @@ class RunFolder:
         return self.path / "control"
 
     @property
+    def incidents(self) -> Path:
+        """Folder of one record per fault."""
+        return self.path / "incidents"
+
+    @property
     def paid_file(self) -> Path:
         """Intervals in which devices were paid."""
         return self.path / "paid.jsonl"

@@ -1,28 +1,34 @@
-"""The process of one rank: ``python -m argosy.training.worker --run-dir RUN --attempt N --paid-before-ns X``.
+"""The training that one rank's process does, as the launcher's arguments say (:mod:`argosy.launch.rank`).
 
 ``RANK``, ``WORLD_SIZE`` and ``LOCAL_RANK`` come from the environment.
 """
 
+import argparse
+import gc
+import os
+import sys
 import time
+from collections.abc import Sequence
+from pathlib import Path
 
-_FIRST_LINE_NS = time.monotonic_ns()  # before the imports below: they are paid for and booked
-
-import argparse  # noqa: E402
-import gc  # noqa: E402
-import os  # noqa: E402
-import sys  # noqa: E402
-from pathlib import Path  # noqa: E402
-
-from argosy.errors import ArgosyError  # noqa: E402
+from argosy.errors import ArgosyError
+from argosy.training.observers import Observer
 
 
-def main() -> int:
+def main(
+    arguments: Sequence[str] | None = None, observers: Sequence[Observer] = (), first_line_ns: int | None = None
+) -> int:
+    """Train one rank to its end; the exit code. What a user can act on is printed as one line.
+
+    `first_line_ns` is when the process ran its first own line: what it imported since is paid for, and booked.
+    """
+    first_line_ns = first_line_ns or time.monotonic_ns()
     parser = argparse.ArgumentParser(prog="argosy.training.worker")
     parser.add_argument("--run-dir", type=Path, required=True)
     parser.add_argument("--attempt", type=int, required=True)
     parser.add_argument("--paid-before-ns", type=int, default=0)
     parser.add_argument("--data-folder", type=Path)
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
 
     # What imports and set-up make lives as long as the process: looking for garbage in it is in vain.
     gc.disable()
@@ -36,19 +42,12 @@ def main() -> int:
         local_rank=int(os.environ["LOCAL_RANK"]),
         paid_before_ns=options.paid_before_ns,
         data_folder=options.data_folder,
-        first_line_ns=_FIRST_LINE_NS,
+        first_line_ns=first_line_ns,
         imported_ns=time.monotonic_ns(),
     )
     try:
-        return train_rank(place)
+        return train_rank(place, observers)
     except ArgosyError as error:
         print(error, file=sys.stderr, flush=True)
         return error.exit_code
 
-
-if __name__ == "__main__":
-    exit_code = main()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    # All files are closed. Taking torch's modules apart one by one would cost seconds of paid time.
-    os._exit(exit_code)
