@@ -33,6 +33,11 @@ class Source:
         return any(row["ph"] == "end" for row in self.file.of_kind("attempt"))
 
     @property
+    def count(self) -> int:
+        """Devices that the file stands for."""
+        return int(self.file.header.get("stands_for", 1))
+
+    @property
     def device(self) -> str:
         return f"{self.file.header['host']}/{self.file.header['device']}"
 
@@ -105,7 +110,7 @@ def seats(ranks: Iterable[Source], agents: Iterable[Source], as_of_ns: int | Non
     found = [_seat(*key, *members, as_of_ns, refusals) for key, members in grouped.items()]
     with_file: dict[int, int] = defaultdict(int)
     for seat in found:
-        with_file[seat.attempt] += len(seat.ranks)
+        with_file[seat.attempt] += sum(rank.count for rank in seat.ranks.values())
     for seat in found:
         seat.expected = seat.world - with_file[seat.attempt]
     return sorted(found, key=lambda seat: (seat.start_ns, seat.attempt, seat.host))

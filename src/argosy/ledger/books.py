@@ -33,6 +33,8 @@ class DeviceBooks:
     """One device."""
 
     paid_ns: int
+    count: int
+    """Devices that it stands for."""
     intervals: tuple[Interval, ...]
     accounts: dict[str, int]
 
@@ -135,24 +137,35 @@ def keep_books(
     if window_ns:
         devices = [device.within(*window_ns) for device in devices]
     numbers = sorted({seat.attempt for seat in attended})
-    by_visit = np.zeros((len(visits), len(PHYS)), np.int64)
-    by_attempt = np.zeros((max(len(numbers), 1), len(PHYS), len(FATES)), np.int64)
-    imputed = np.zeros((len(PHYS), len(FATES)), np.int64)
-    overlapped = np.zeros(len(PHYS), np.int64)
-    by_slice = np.zeros((len(edges_ns) + 1, len(PHYS), len(FATES)), np.int64)
+    # 16,384 devices and two months are more ns than 64 bits hold; Python's integers hold any
+    large = any(device.count > 1 for device in devices)
+    by_visit, by_attempt, imputed, overlapped, by_slice = (
+        np.zeros(shape, object if large else np.int64)
+        for shape in (
+            (len(visits), len(PHYS)),
+            (max(len(numbers), 1), len(PHYS), len(FATES)),
+            (len(PHYS), len(FATES)),
+            len(PHYS),
+            (len(edges_ns) + 1, len(PHYS), len(FATES)),
+        )
+    )
     device_books, warmups = {}, []
     for device in devices:
         segments = Segments(device, visits, refusals, live=live, as_of_ns=cut_ns)
         segments.lay(attended)
-        cells = partition(segments, numbers, by_visit, edges_ns)
-        by_attempt += cells.by_attempt
-        imputed += cells.imputed
-        overlapped += cells.overlapped
-        by_slice += cells.by_slice
+        own = np.zeros(by_visit.shape, np.int64) if large else by_visit
+        cells = partition(segments, numbers, own, edges_ns)
+        for total, part in (
+            (by_attempt, cells.by_attempt),
+            (imputed, cells.imputed),
+            (overlapped, cells.overlapped),
+            (by_slice, cells.by_slice),
+            *(((by_visit, own),) if large else ()),
+        ):
+            total += part.astype(object) * device.count if large else part
         warmups += segments.warmups
-        device_books[device.name] = DeviceBooks(
-            device.paid_ns, tuple(device.intervals), _accounts(cells.by_attempt.sum(axis=0))
-        )
+        accounts = {name: device.count * ns for name, ns in _accounts(cells.by_attempt.sum(axis=0)).items()}
+        device_books[device.name] = DeviceBooks(device.paid_ns, device.count, tuple(device.intervals), accounts)
     total = by_attempt.sum(axis=0)
     accounts = _accounts(total)
     paid_ns = sum(device.paid_ns for device in devices)

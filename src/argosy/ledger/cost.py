@@ -44,8 +44,8 @@ class CostCurve:
                 cuts = [t for t in prices.boundaries() if interval.t0_ns < t < interval.t1_ns]
                 for begin, end in pairwise((interval.t0_ns, *cuts, interval.t1_ns)):
                     price = prices.per_ns(name, begin)
-                    changes[begin].append((1, price))
-                    changes[end].append((-1, price))
+                    changes[begin].append((interval.count, price))
+                    changes[end].append((-interval.count, price))
         self._edges = sorted(changes)
         # of each edge: device-ns and money until then, and what each ns adds from then on
         self._states: list[tuple[int, Fraction, int, Fraction]] = []
@@ -54,9 +54,9 @@ class CostCurve:
         for edge in self._edges:
             paid_ns += devices_now * (edge - before)
             money += price_now * (edge - before)
-            for sign, price in changes[edge]:
-                devices_now += sign
-                price_now += sign * (price or 0)
+            for more, price in changes[edge]:
+                devices_now += more
+                price_now += more * (price or 0)
                 if price is None and self._unknown_from is None:
                     self._unknown_from = edge
             self._states.append((paid_ns, money, devices_now, price_now))

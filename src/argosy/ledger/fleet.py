@@ -152,7 +152,7 @@ def _rows(paid: Paid) -> list[Row]:
     for name, intervals in paid.items():
         host, _, device = name.rpartition("/")
         for i in intervals or [Interval(0, 0, "allocated", "bill")]:
-            stamps = {"t0_wall": i.t0_ns, "t1_wall": i.t1_ns}
+            stamps = {"t0_wall": i.t0_ns, "t1_wall": i.t1_ns, "n": i.count}
             rows.append({"host": host, "dev": device, **stamps, "state": i.state, "basis": i.basis})
     return rows
 
@@ -213,7 +213,7 @@ def _by_price(paid: Paid, prices: PriceList) -> dict[Fraction | None, int]:
     for device, intervals in paid.items():
         for interval in intervals:
             for price, ns in prices.split(device, interval.t0_ns, interval.t1_ns).items():
-                usage[price] = usage.get(price, 0) + ns
+                usage[price] = usage.get(price, 0) + ns * interval.count
     return usage
 
 
@@ -247,4 +247,4 @@ def _plus(a: int | None, b: int | None) -> int | None:
 
 
 def _length(intervals: Sequence[Interval]) -> int:
-    return sum(i.t1_ns - i.t0_ns for i in intervals)
+    return sum((i.t1_ns - i.t0_ns) * i.count for i in intervals)

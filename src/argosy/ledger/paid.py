@@ -29,6 +29,8 @@ class Interval:
     """allocated, reserved or spare."""
     basis: str
     """self_declared, scheduler, bill or implied."""
+    count: int = 1
+    """Devices that one row stands for, because all of them did the same: so a simulator writes a large job."""
 
 
 @dataclass
@@ -45,6 +47,11 @@ class PaidDevice:
         self.declared = self.declared or self.intervals
 
     @property
+    def count(self) -> int:
+        """Devices that it stands for."""
+        return self.declared[0].count if self.declared else 1
+
+    @property
     def t0(self) -> Ints:
         return np.array([i.t0_ns for i in self.intervals], np.int64)
 
@@ -59,7 +66,7 @@ class PaidDevice:
 
     @property
     def paid_ns(self) -> int:
-        return sum(i.t1_ns - i.t0_ns for i in self.intervals)
+        return self.count * sum(i.t1_ns - i.t0_ns for i in self.intervals)
 
 
 def paid_devices(
@@ -80,7 +87,7 @@ def paid_devices(
         device = f"{row.get('host') or hosts.get(row['dev'], '?')}/{row['dev']}"
         state, basis = row.get("state", "allocated"), row.get("basis", "self_declared")
         if "ph" not in row:
-            outside[device].append(Interval(row["t0_wall"], row["t1_wall"], state, basis))
+            outside[device].append(Interval(row["t0_wall"], row["t1_wall"], state, basis, row.get("n", 1)))
             continue
         at_ns = row["t"] + clock.offset_ns(row["boot_id"])
         if as_of_ns is None or at_ns < as_of_ns:
@@ -89,7 +96,7 @@ def paid_devices(
     for source in files:
         if source.file.rank is not None and source.device not in marks and source.device not in outside:
             begin_ns = source.file.header["proc_start"] + source.offset_ns
-            implied[source.device].append(Interval(begin_ns, source.alive_ns, "allocated", IMPLIED))
+            implied[source.device].append(Interval(begin_ns, source.alive_ns, "allocated", IMPLIED, source.count))
     declared = {device: _declared(rows, signs[device.rpartition("/")[0]]) for device, rows in marks.items()}
     found = implied | declared | outside  # a scheduler or a bill knows better than the launcher
     return [_device(name, found[name], as_of_ns, refusals) for name in sorted(found)]
@@ -105,9 +112,8 @@ def _declared(marks: list[tuple[int, int, Row]], signs: list[int]) -> list[Inter
             begin_ns, first = opened
             # closed by nobody: the last sign of life before the next opening
             end_ns = at_ns if not opens else max([begin_ns, *(s for s in signs if s <= at_ns)])
-            intervals.append(
-                Interval(begin_ns, end_ns, first.get("state", "allocated"), first.get("basis", "self_declared"))
-            )
+            state, basis = first.get("state", "allocated"), first.get("basis", "self_declared")
+            intervals.append(Interval(begin_ns, end_ns, state, basis, first.get("n", 1)))
         opened = (at_ns, row) if opens else None
     return intervals
 
@@ -119,7 +125,7 @@ def _device(name: str, intervals: list[Interval], as_of_ns: int | None, refusals
             refusals.refuse(f"paid interval of {name} ends {new.t0_ns - new.t1_ns} ns before it begins", "paid.jsonl")
             continue
         if as_of_ns is not None:
-            new = Interval(min(new.t0_ns, as_of_ns), min(new.t1_ns, as_of_ns), new.state, new.basis)
+            new = replace(new, t0_ns=min(new.t0_ns, as_of_ns), t1_ns=min(new.t1_ns, as_of_ns))
         if new.t0_ns == new.t1_ns:
             continue
         if merged and new.t0_ns < merged[-1].t1_ns:
@@ -127,7 +133,7 @@ def _device(name: str, intervals: list[Interval], as_of_ns: int | None, refusals
             continue
         last = merged[-1] if merged else None
         if last and last.t1_ns == new.t0_ns and (last.state, last.basis) == (new.state, new.basis):
-            merged[-1] = Interval(last.t0_ns, new.t1_ns, new.state, new.basis)
+            merged[-1] = replace(last, t1_ns=new.t1_ns)
         else:
             merged.append(new)
     return PaidDevice(name, merged)

@@ -66,7 +66,7 @@ def build_report(run_path: Path, *, tolerant: bool = False, paid: Sequence[Row] 
             name=run.info.name,
             path=str(run_path),
             state=how_it_ended(books.attempts[-1], is_last=True, live=books.live),
-            devices=len(books.devices),
+            devices=sum(device.count for device in books.devices.values()),
             parameters=parameter_count(recipe.model, vocab_size) if vocab_size else None,
         ),
         as_of=utc(books.as_of_ns),
