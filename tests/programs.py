@@ -69,7 +69,7 @@ def make_state(split: Split, table: ModelTable, seed: int = SEED) -> tuple[Progr
 def manifest_of(step: int, ranks: int = 1, **training: Any) -> Manifest:
     """A manifest as the engine hands it to a save."""
     identity = {"run_id": "r", "generation": 1, "learning_hash": "l", "data_digest": "d", "code_version": "0"}
-    return Manifest(step=step, world_size=ranks, layout={}, created_wall_s=0.0, training=training, files={}, **identity)
+    return Manifest(step=step, world_size=ranks, layout={}, created_wall_s=0.0, training=training, **identity)
 
 
 def whole(tensor: Tensor) -> Tensor:

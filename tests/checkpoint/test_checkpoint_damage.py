@@ -9,10 +9,13 @@ from pathlib import Path
 import pytest
 import xxhash
 
-from argosy.checkpoint.folders import saved_steps
-from argosy.checkpoint.load import find, load
-from argosy.checkpoint.manifest import FILE_NAME, damaged_files, read_manifest
-from argosy.checkpoint.save import delete, save
+from argosy.checkpoint.commit import delete
+from argosy.checkpoint.find import find
+from argosy.checkpoint.folders import FENCE_FILE, saved_steps
+from argosy.checkpoint.load import load
+from argosy.checkpoint.manifest import FILE_NAME, read_manifest
+from argosy.checkpoint.save import save
+from argosy.checkpoint.verify import find_damage
 from argosy.errors import InputError
 from programs import Split, make_state, manifest_of, model_table
 
@@ -68,7 +71,7 @@ DAMAGE: dict[str, tuple[str, Callable[[Path], None]]] = {
     "manifest is no text": (FILE_NAME, lambda file: file.write_bytes(b"\xff\xfe")),
     "truncated manifest": (FILE_NAME, truncate),
     "no files listed": (FILE_NAME, rewrite(files={})),
-    "newer schema": (FILE_NAME, rewrite(schema="argosy.checkpoint/2")),
+    "newer schema": (FILE_NAME, rewrite(schema="argosy.checkpoint/3")),
     "manifest of another step": (FILE_NAME, lambda file: shutil.copy(file.parents[1] / "step-1" / FILE_NAME, file)),
 }
 
@@ -108,12 +111,12 @@ def test_no_flipped_bit_goes_unnoticed(checkpoints: Path) -> None:
         for offset in pick.sample(range(len(before)), 60):
             flip(file, offset)
             try:
-                noticed = bool(damaged_files(folder, read_manifest(folder)))
+                noticed = bool(find_damage(folder, read_manifest(folder)))
             except InputError:
                 noticed = True
             assert noticed, f"{name}: byte {offset}"
             file.write_bytes(before)
-    assert damaged_files(folder, read_manifest(folder)) == []
+    assert find_damage(folder, read_manifest(folder)) == []
 
 
 def test_a_manifest_comes_back_as_it_was_written(two_steps: Path) -> None:
@@ -130,6 +133,17 @@ def test_keys_of_a_later_version_are_no_damage(checkpoints: Path) -> None:
     values["xxh3_128"] = xxhash.xxh3_128(json.dumps(values, sort_keys=True).encode()).hexdigest()
     file.write_text(json.dumps(values))
     assert read_manifest(file.parent).step == 2
+
+
+def test_another_version_is_told_from_damage_and_not_passed_over(checkpoints: Path) -> None:
+    file = checkpoints / "step-2" / FILE_NAME
+    for version, remedy in ((1, "with the version that wrote it"), (3, "update Argosy")):
+        values = json.loads(file.read_text()) | {"schema": f"argosy.checkpoint/{version}"}
+        del values["xxh3_128"]
+        values["xxh3_128"] = xxhash.xxh3_128(json.dumps(values, sort_keys=True).encode()).hexdigest()
+        file.write_text(json.dumps(values))
+        with pytest.raises(InputError, match=f"version 'argosy.checkpoint/{version}'.*{remedy}"):
+            find(checkpoints)
 
 
 def test_a_step_that_is_not_there_is_answered_with_those_that_are(two_steps: Path) -> None:
@@ -150,13 +164,13 @@ def test_foreign_names_are_neither_read_nor_deleted(checkpoints: Path) -> None:
         (checkpoints / name).mkdir()
     (checkpoints / "step-5").write_text("a file")
     assert saved_steps(checkpoints) == [2, 1]
-    delete(checkpoints, [1, 7, 9])
-    assert sorted(entry.name for entry in checkpoints.iterdir()) == sorted([*foreign, "step-2", "step-5"])
+    delete(checkpoints, [1, 7, 9], 1)
+    assert sorted(entry.name for entry in checkpoints.iterdir()) == sorted([*foreign, FENCE_FILE, "step-2", "step-5"])
 
 
 def test_a_checkpoint_of_another_model_is_refused_in_one_line(two_steps: Path) -> None:
     for other in ({"layers": 3}, {"ffn_size": 32}):
         _, _, tree = make_state(Split(), model_table(**other))
-        with pytest.raises(InputError, match=r"step-2: cannot be loaded: .*(Missing|[Ss]ize)") as caught:
-            load(two_steps / "step-2", tree, None)
+        with pytest.raises(InputError, match=r"step-2: is of another model: .*(is not in it|there)") as caught:
+            load(two_steps / "step-2", read_manifest(two_steps / "step-2"), tree, None)
         assert "\n" not in str(caught.value)

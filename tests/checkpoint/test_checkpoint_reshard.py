@@ -7,7 +7,8 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from argosy.checkpoint.load import find_on_all_ranks, load
+from argosy.checkpoint.find import find
+from argosy.checkpoint.load import load
 from argosy.checkpoint.save import save
 from programs import Split, make_state, manifest_of, model_table
 from tiny_runs import digests_in
@@ -25,10 +26,10 @@ def hop(split: Split, checkpoints: Path, step: int) -> None:
                 parameter.grad = torch.randn_like(parameter)
             optimizer.step()
     else:
-        found = find_on_all_ranks(checkpoints, group)
+        found = find(checkpoints, group=group)
         assert found is not None
         assert found[1].step == step - 1
-        load(found[0], {name: part for name, part in tree.items() if name != "rng"}, group)
+        load(*found, {name: part for name, part in tree.items() if name != "rng"}, group)
     save(checkpoints, tree, manifest_of(step, split.ranks), group)
 
 

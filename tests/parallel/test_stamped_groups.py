@@ -13,6 +13,7 @@ from torch.distributed import _functional_collectives as functional
 from torch.distributed.tensor import Shard, distribute_tensor
 
 from argosy.checkpoint.load import load
+from argosy.checkpoint.manifest import read_manifest
 from argosy.checkpoint.save import save
 from argosy.journal.phys import PHYS
 from argosy.journal.reader import read_file
@@ -102,7 +103,7 @@ def other_users(folder: Path) -> tuple[list[tuple[str, str]], list[str]]:
     assert torch.equal(shards.full_tensor(), values)
     copy = distribute_tensor(torch.zeros(3, 2), mesh["fsdp"], [Shard(0)], src_data_rank=None)
     save(folder, {"model": {"w": shards}}, manifest_of(1, 2), control)
-    load(folder / "step-1", {"model": {"w": copy}}, control)
+    load(folder / "step-1", read_manifest(folder / "step-1"), {"model": {"w": copy}}, control)
     assert torch.equal(copy.full_tensor(), values)
 
     elsewhere = threading.Thread(target=dist.all_reduce, args=(torch.ones(1),), kwargs={"group": group})

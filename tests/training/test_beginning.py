@@ -113,4 +113,4 @@ def test_damaged_origin_is_refused(tmp_path: Path, run_ranks: Any) -> None:
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
     file.write_bytes(content)
-    assert "is damaged (__0_0.distcp)" in refusal(run_ranks, tmp_path, *MODEL, f"init.from={source}")
+    assert "is damaged: __0_0.distcp (model." in refusal(run_ranks, tmp_path, *MODEL, f"init.from={source}")

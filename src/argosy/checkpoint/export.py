@@ -1,21 +1,21 @@
 """A checkpoint becomes a model folder that `transformers` opens: safetensors, config.json, tokenizer."""
 
 import json
-import warnings
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-import torch.distributed.checkpoint as dcp
 from safetensors.torch import save_file
 from torch import Tensor
-from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 
 from argosy.checkpoint.companions import complete_companions, special_token_ids
-from argosy.checkpoint.manifest import damaged_files, read_manifest
+from argosy.checkpoint.load import fill
+from argosy.checkpoint.manifest import read_manifest
 from argosy.checkpoint.origin import Origin
+from argosy.checkpoint.verify import find_damage
 from argosy.data.companions import TOKENIZER, copy_companions
 from argosy.data.files import build_folder, fsync
 from argosy.data.prepare import data_folder
@@ -75,13 +75,13 @@ def export(
     target = DTYPES[dtype] if dtype else None
     shards = list(_shards(family.weights(stored.table), stored, target, shard_bytes))
 
-    def fill(folder: Path) -> None:
+    def write(folder: Path) -> None:
         _write_weights(folder, shards, stored, target, say)
         token_ids = _companions(companions, folder, stored.table) if companions is not None else {}
         config = make_config(stored.table, stored.vocab_size, _name(target or stored.dtype), token_ids)
         (folder / CONFIG_FILE).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 
-    if not build_folder(out, fill, say):
+    if not build_folder(out, write, say):
         raise InputError("exists already", where=str(out), do="remove it or choose another folder")
     written = _name(target or stored.dtype)
     return Exported(out, family.architecture, stored.parameters, written, len(shards), (out / TOKENIZER).exists())
@@ -92,34 +92,31 @@ class _Stored:
 
     def __init__(self, folder: Path, table: ModelTable):
         manifest = read_manifest(folder)
-        if bad := damaged_files(folder, manifest):
-            raise InputError(f"damaged: {', '.join(bad)}", where=str(folder), do="choose another step")
-        self._reader = dcp.FileSystemReader(folder)
-        entries = self._reader.read_metadata().state_dict_metadata
+        if bad := find_damage(folder, manifest):
+            raise InputError(f"damaged: {', '.join(map(str, bad))}", where=str(folder), do="choose another step")
+        self._folder, self._manifest = folder, manifest
         self._found = {
-            name.removeprefix("model."): entry
-            for name, entry in entries.items()
-            if name.startswith("model.") and isinstance(entry, TensorStorageMetadata)
+            name.removeprefix("model."): tensor
+            for name, tensor in manifest.tensors.items()
+            if name.startswith("model.")
         }
         self.table = table
-        self.vocab_size = self._found["embedding.weight"].size[0] if "embedding.weight" in self._found else 0
+        self.vocab_size = self._found["embedding.weight"].shape[0] if "embedding.weight" in self._found else 0
         for name, shape in parameter_shapes(table, max(1, self.vocab_size)).items():
-            if name not in self._found or tuple(self._found[name].size) != shape:
+            if name not in self._found or self._found[name].shape != shape:
                 raise InputError(f"{name} of {list(shape)} is not there", where=str(folder))
         self.dtype = self.dtype_of("embedding.weight")
-        self.parameters = sum(entry.size.numel() for entry in self._found.values())
+        self.parameters = sum(math.prod(tensor.shape) for tensor in self._found.values())
 
     def dtype_of(self, name: str) -> torch.dtype:
-        return self._found[name].properties.dtype
+        return getattr(torch, self._found[name].dtype)
 
     def bytes_of(self, weight: Weight, dtype: torch.dtype | None) -> int:
-        return sum(self._found[n].size.numel() * (dtype or self.dtype_of(n)).itemsize for n in weight.ours)
+        return sum(math.prod(self._found[n].shape) * (dtype or self.dtype_of(n)).itemsize for n in weight.ours)
 
     def read(self, names: Sequence[str]) -> dict[str, Tensor]:
-        tensors = {name: torch.empty(self._found[name].size, dtype=self.dtype_of(name)) for name in names}
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", category=UserWarning, module="torch.distributed.checkpoint")
-            dcp.load({"model": tensors}, storage_reader=self._reader, no_dist=True)
+        tensors = {name: torch.empty(self._found[name].shape, dtype=self.dtype_of(name)) for name in names}
+        fill(self._folder, self._manifest, {f"model.{name}": tensor for name, tensor in tensors.items()})
         return tensors
 
 

@@ -11,17 +11,17 @@ import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import tomli_w
 import torch
-from torch.distributed.checkpoint.default_planner import DefaultSavePlanner
-from torch.distributed.checkpoint.metadata import MetadataIndex
 
 from argosy import __version__
 from argosy.checkpoint.manifest import Manifest
 from argosy.checkpoint.origin import COMPANIONS, MODEL_FILE
-from argosy.checkpoint.save import save
+from argosy.checkpoint.pieces import buffer_of
+from argosy.checkpoint.plan import plan_of
+from argosy.checkpoint.save import save_plan
+from argosy.checkpoint.shards import Chunk, Shard
 from argosy.data.companions import copy_companions
 from argosy.data.files import build_folder, fsync
 from argosy.errors import InputError
@@ -75,21 +75,13 @@ def import_folder(source: Path, out: Path) -> Imported:
         )
 
 
-class _Lazily(DefaultSavePlanner):
-    """Fetches each tensor when its turn to be written has come; the tree has only descriptions on `meta`."""
-
-    def __init__(self, weights: HfFolder):
-        super().__init__()
-        self._weights = weights
-
-    def lookup_object(self, index: MetadataIndex) -> Any:
-        return self._weights.read(index.fqn.removeprefix("model."))
-
-
 def _save(weights: HfFolder, checkpoints: Path) -> None:
-    checkpoints.mkdir()
     dtypes = weights.dtypes()
-    described = {name: torch.empty(shape, dtype=dtypes[name], device="meta") for name, shape in weights.shapes.items()}
+    shards = []
+    for name, shape in weights.shapes.items():
+        dtype = str(dtypes[name]).removeprefix("torch.")
+        chunk = Chunk(f"model.{name}", dtype, tuple(shape), (0,) * len(shape), tuple(shape))
+        shards.append(Shard(chunk, lambda name=name: buffer_of(weights.read(name))))
     manifest = Manifest(
         run_id="imported",
         step=0,
@@ -101,9 +93,8 @@ def _save(weights: HfFolder, checkpoints: Path) -> None:
         code_version=__version__,
         created_wall_s=time.time(),
         training={},
-        files={},
     )
-    save(checkpoints, {"model": described}, manifest, None, _Lazily(weights))
+    save_plan(checkpoints, plan_of(shards), manifest, None)
 
 
 def _write_table(weights: HfFolder, path: Path) -> None:

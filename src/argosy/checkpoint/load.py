@@ -1,83 +1,120 @@
-"""Find the newest whole checkpoint and load it into a program of any layout."""
+"""Load a checkpoint into a program of any layout."""
 
-import warnings
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
-import torch.distributed.checkpoint as dcp
-from torch.distributed.checkpoint.api import CheckpointException
+from torch import Tensor
 
-from argosy.checkpoint.folders import saved_steps, step_folder
-from argosy.checkpoint.manifest import Manifest, damaged_files, read_manifest
-from argosy.checkpoint.save import root_cause
+from argosy.checkpoint.agreement import first_error, on_all_ranks
+from argosy.checkpoint.files import opened, read_into
+from argosy.checkpoint.manifest import Manifest
+from argosy.checkpoint.pieces import buffer_of, pieces
+from argosy.checkpoint.plan import flat
+from argosy.checkpoint.shards import Chunk, Stored, begin_digest
 from argosy.checkpoint.state import Tree
 from argosy.errors import InputError
 
+_NAMED = 3
+"""Differences to the program that an error names."""
 
-def find(
-    checkpoints: Path, step: int | None = None, say: Callable[[str], None] = print
-) -> tuple[Path, Manifest] | None:
-    """The newest whole checkpoint (or the one of `step`), each file checked against its digest.
-
-    Returns None where there is none at all. Damaged ones are named through `say` and passed over; it is an
-    InputError when nothing whole is left or when `step` is missing or damaged.
-    """
-    steps = saved_steps(checkpoints)
-    if step is not None and step not in steps:
-        have = ", ".join(str(s) for s in steps) or "none"
-        raise InputError(f"no checkpoint of step {step}; there are: {have}", where=str(checkpoints))
-    damage = []
-    for candidate in steps if step is None else [step]:
-        folder = step_folder(checkpoints, candidate)
-        try:
-            manifest = read_manifest(folder)
-            if not (bad := damaged_files(folder, manifest)):
-                return folder, manifest
-            damage.append(f"{folder.name} is damaged ({', '.join(bad)})")
-        except InputError as error:
-            damage.append(str(error))
-        say(damage[-1])
-    if damage:
-        raise InputError(
-            f"no whole checkpoint is left: {'; '.join(damage)}",
-            where=str(checkpoints),
-            do="restore the files, or remove the damaged folders to start from scratch",
-        )
-    return None
+Part = tuple[Chunk, Tensor]
+"""A chunk that this rank holds, and its memory."""
 
 
-def find_on_all_ranks(checkpoints: Path, group: dist.ProcessGroup | None) -> tuple[Path, Manifest] | None:
-    """Rank 0 looks and checks; all ranks get the same answer, or the same error."""
-    if group is None:
-        return find(checkpoints)
-    answer: list = [None]
-    if dist.get_rank(group) == 0:
-        try:
-            answer = [find(checkpoints)]
-        except InputError as error:
-            answer = [error]
-    dist.broadcast_object_list(answer, group=group, group_src=0)
-    if isinstance(answer[0], InputError):
-        raise answer[0]
-    return answer[0]
-
-
-def load(folder: Path, tree: Tree, group: dist.ProcessGroup | None) -> None:
+def load(folder: Path, manifest: Manifest, tree: Tree, group: dist.ProcessGroup | None) -> None:
     """Fill the tensors of `tree` in place from the checkpoint in `folder`, whatever layout wrote it.
 
-    Raises InputError on all ranks alike when `folder` lacks a tensor of `tree` or has it in another shape.
+    `folder` and `manifest` are what :func:`~argosy.checkpoint.find.find` returned: every byte has been verified before
+    a tensor is touched. Each part of the tree (such as ``model``) must be the checkpoint's, no more and no less; parts
+    that are not in the tree are not read. Floating-point types are converted.
+
+    Raises InputError, on all ranks alike, when the checkpoint is of another program or has changed meanwhile.
     """
-    reader = dcp.FileSystemReader(folder)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", category=UserWarning, module="torch.distributed.checkpoint")
-        try:
-            dcp.load(dict(tree), storage_reader=reader, process_group=group, no_dist=group is None)
-        except CheckpointException as error:  # which is no Exception
-            raise InputError(f"cannot be loaded: {root_cause(error)}", where=str(folder)) from error
+    mine = flat(tree)
+    kinds = on_all_ranks(lambda: {name: (_dtype(tensor), tuple(tensor.shape)) for name, tensor in mine.items()}, group)
+    wanted = {name: kind for outcome in kinds for name, kind in (outcome.value or {}).items()}
+    if differences := _differences(manifest, wanted, {f"{part}." for part in tree}):
+        more = f" and {len(differences) - _NAMED} more" if len(differences) > _NAMED else ""
+        raise InputError(f"is of another model: {'; '.join(differences[:_NAMED])}{more}", where=str(folder))
+    if error := first_error(on_all_ranks(lambda: fill(folder, manifest, mine), group)):
+        raise error if isinstance(error, InputError) else InputError(f"cannot be read: {error}", where=str(folder))
+
+
+def fill(folder: Path, manifest: Manifest, tensors: Mapping[str, Tensor]) -> None:
+    """Read what this rank holds of `tensors` (by their names in the checkpoint), on its own.
+
+    A chunk that lies here as it lies in the file is read into its place; of any other the needed part is copied out of
+    a buffer, so that one chunk at most is in memory beside the tensors. What is read is digested again.
+    """
+    parts = {name: pieces(name, tensor) for name, tensor in tensors.items()}
+    by_file: dict[str, list[Stored]] = defaultdict(list)
+    for one in manifest.stored():
+        if any(_overlap(one.chunk, chunk) is not None for chunk, _ in parts.get(one.chunk.name, ())):
+            by_file[one.file].append(one)
+    for file in sorted(by_file):
+        with opened(folder / file) as descriptor:
+            for one in sorted(by_file[file], key=lambda one: one.at):
+                if not _read_chunk(descriptor, one, parts[one.chunk.name]):
+                    raise InputError(f"{one.chunk.name} differs from its digest", where=str(folder / file))
 
 
 def restore_rng(tree: Tree, rank: int) -> None:
     """Set this rank's random state from a loaded tree."""
     torch.set_rng_state(tree["rng"][f"rank-{rank}"])
+
+
+def _differences(manifest: Manifest, wanted: dict[str, tuple[str, tuple[int, ...]]], parts: set[str]) -> list[str]:
+    """What the program and the checkpoint do not share, in the order of names."""
+    found = []
+    stored = {name: tensor for name, tensor in manifest.tensors.items() if name.startswith(tuple(parts))}
+    for name in sorted(wanted.keys() | stored.keys()):
+        if name not in stored:
+            found.append(f"{name} is not in it")
+        elif name not in wanted:
+            found.append(f"{name} is in it and nowhere here")
+        else:
+            dtype, shape = wanted[name]
+            if shape != stored[name].shape:
+                found.append(f"{name} is {list(stored[name].shape)} there, {list(shape)} here")
+            elif dtype != stored[name].dtype and not ("float" in dtype and "float" in stored[name].dtype):
+                found.append(f"{name} is {stored[name].dtype} there, {dtype} here")
+    return found
+
+
+@torch.no_grad()
+def _read_chunk(descriptor: int, one: Stored, parts: list[Part]) -> bool:
+    """Whether the chunk matched its digest."""
+    digest = begin_digest(one.chunk)
+    for chunk, memory in parts:
+        if chunk == one.chunk and memory.is_contiguous() and memory.device.type == "cpu":
+            read_into(descriptor, one.at, buffer_of(memory), digest)
+            return digest.hexdigest() == one.digest
+    content = torch.empty(one.chunk.sizes, dtype=getattr(torch, one.chunk.dtype))
+    read_into(descriptor, one.at, buffer_of(content), digest)
+    if digest.hexdigest() != one.digest:
+        return False
+    for chunk, memory in parts:
+        if (common := _overlap(one.chunk, chunk)) is not None:
+            memory[_within(chunk, common)].copy_(content[_within(one.chunk, common)])
+    return True
+
+
+def _within(chunk: Chunk, ranges: list[tuple[int, int]]) -> tuple[slice, ...]:
+    """Ranges of indices of the whole tensor, as those of `chunk`."""
+    return tuple(slice(low - first, high - first) for (low, high), first in zip(ranges, chunk.offsets, strict=True))
+
+
+def _overlap(one: Chunk, other: Chunk) -> list[tuple[int, int]] | None:
+    """The ranges of indices that both have, in each dim; None where they share no element. [] for two scalars."""
+    ranges = [
+        (max(a, b), min(a + m, b + n))
+        for a, m, b, n in zip(one.offsets, one.sizes, other.offsets, other.sizes, strict=True)
+    ]
+    return ranges if all(low < high for low, high in ranges) else None
+
+
+def _dtype(tensor: Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")

@@ -1,28 +1,57 @@
 """The manifest of a checkpoint: plain data that says what the folder holds and proves that it is whole.
 
 It is written last, before the folder gets its final name, so a folder named ``step-S`` without a readable
-manifest is damaged, not young. It carries a digest of itself and of every other file: no flipped bit goes unnoticed.
+manifest is damaged, not young. It carries a digest of itself, of each chunk of a tensor and of all other bytes of
+each file: no flipped bit goes unnoticed.
 """
 
 import json
-from dataclasses import asdict, dataclass
+import math
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import xxhash
+from pydantic import TypeAdapter, ValidationError
 
+from argosy.checkpoint.files import opened
+from argosy.checkpoint.shards import Chunk, FileDigest, Stored
 from argosy.errors import InputError
 
-SCHEMA = "argosy.checkpoint/1"
+SCHEMA = "argosy.checkpoint/2"
 FILE_NAME = "manifest.json"
+LARGEST_BYTES = 1 << 28
+"""Of a manifest that is read: a million chunks. More is no manifest, and would only fill the memory."""
 _OWN_DIGEST = "xxh3_128"
-_CHUNK_BYTES = 1 << 22
+
+
+class Unreadable(InputError):
+    """A checkpoint that may be whole and cannot be judged here: of another version, or without permission."""
 
 
 @dataclass(frozen=True)
-class FileDigest:
-    bytes: int
+class StoredChunk:
+    """Where a piece of a tensor lies: `at` is its first byte in `file`."""
+
+    offsets: tuple[int, ...]
+    sizes: tuple[int, ...]
+    file: str
+    at: int
     xxh3_128: str
+
+
+@dataclass(frozen=True)
+class StoredTensor:
+    dtype: str
+    shape: tuple[int, ...]
+    chunks: tuple[StoredChunk, ...]
+
+    @property
+    def bytes(self) -> int:
+        return Chunk("", self.dtype, self.shape, (), self.shape).bytes
 
 
 @dataclass(frozen=True)
@@ -32,6 +61,7 @@ class Manifest:
     run_id: str
     step: int
     generation: int
+    """Attempt that wrote it."""
     world_size: int
     layout: dict[str, Any]
     learning_hash: str
@@ -39,59 +69,122 @@ class Manifest:
     code_version: str
     created_wall_s: float
     training: dict[str, Any]
-    files: dict[str, FileDigest]
+    files: dict[str, FileDigest] = field(default_factory=dict)
+    tensors: dict[str, StoredTensor] = field(default_factory=dict)
     vocabulary_digest: str = ""
     """Which id stands for which token; empty where nobody knows."""
+    recipe_hash: str = ""
+    running_hash: str = ""
+    data_position: int | None = None
+    """Sequences used so far: the next step begins with this one of the run's order. None: no run wrote it."""
+    verified_wall_s: float | None = None
+    """When every byte was read back from the device and found right; None: written, not yet verified."""
     schema: str = SCHEMA
+
+    @property
+    def bytes(self) -> int:
+        """Of all files but the manifest."""
+        return sum(file.bytes for file in self.files.values())
+
+    def stored(self) -> Iterator[Stored]:
+        """All chunks with their places."""
+        for name, tensor in self.tensors.items():
+            for chunk in tensor.chunks:
+                piece = Chunk(name, tensor.dtype, tensor.shape, chunk.offsets, chunk.sizes)
+                yield Stored(piece, chunk.file, chunk.at, chunk.xxh3_128)
 
     def to_json(self) -> str:
         values = asdict(self)
         return json.dumps(values | {_OWN_DIGEST: _digest(values)}, indent=1)
 
 
+def by_tensor(stored: Iterable[Stored]) -> dict[str, StoredTensor]:
+    """The manifest's table of tensors, in the order of their names and places."""
+    groups = groupby(sorted(stored, key=lambda one: (one.chunk.name, one.chunk.offsets)), lambda one: one.chunk.name)
+    tensors = {}
+    for name, group in groups:
+        pieces = list(group)
+        chunks = (StoredChunk(one.chunk.offsets, one.chunk.sizes, one.file, one.at, one.digest) for one in pieces)
+        tensors[name] = StoredTensor(pieces[0].chunk.dtype, pieces[0].chunk.shape, tuple(chunks))
+    return tensors
+
+
 def read_manifest(folder: Path) -> Manifest:
     """Raises InputError when the manifest is missing, damaged, of another step or of a newer version."""
     path = folder / FILE_NAME
-    try:
-        values = json.loads(path.read_bytes())
-        if values["schema"] != SCHEMA:
-            raise InputError(
-                f"checkpoint of version {values['schema']!r}, this Argosy reads {SCHEMA!r}", where=str(path)
-            )
-        if values.pop(_OWN_DIGEST) != _digest(values):
-            raise InputError("damaged manifest", where=str(path))
-        # Its digest proves it whole: keys that this version does not know are a later version's, not damage.
-        known = {key: value for key, value in values.items() if key in Manifest.__dataclass_fields__}
-        manifest = Manifest(**known | {"files": {name: FileDigest(**file) for name, file in values["files"].items()}})
-    except OSError as error:
-        raise InputError(f"no readable manifest ({error.strerror})", where=str(path)) from error
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise InputError("damaged manifest", where=str(path)) from error
+    manifest = parse_manifest(_read(path), str(path))
     if folder.name != f"step-{manifest.step}":
         raise InputError(f"manifest of step {manifest.step} in a folder of another name", where=str(path))
     return manifest
 
 
+def parse_manifest(content: bytes, where: str) -> Manifest:
+    """The manifest in `content`, whatever that is. Raises InputError alone.
+
+    Its own digest is the same in every version, so that another version is told from a damaged one.
+    """
+    try:
+        values = json.loads(content)
+        if values.pop(_OWN_DIGEST) != _digest(values):
+            raise InputError("damaged manifest", where=where)
+        if values["schema"] != SCHEMA:
+            raise _of_another_kind(values["schema"], where)
+        # Its digest proves it whole: keys that this version does not know are a later version's, not damage.
+        manifest = _TYPED.validate_python(values)
+        _check(manifest)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, ValidationError) as error:
+        raise InputError("damaged manifest", where=where) from error
+    return manifest
+
+
+_TYPED = TypeAdapter(Manifest)
+
+
+def not_permitted(path: Path) -> Unreadable:
+    return Unreadable("may not be read", where=str(path), do="give this user the permission")
+
+
+def _read(path: Path) -> bytes:
+    try:
+        with opened(path) as descriptor:
+            size = os.fstat(descriptor).st_size
+            if size > LARGEST_BYTES:
+                raise InputError("damaged manifest: too large to be one", where=str(path))
+            return os.pread(descriptor, size, 0)
+    except PermissionError as error:
+        raise not_permitted(path) from error
+    except OSError as error:
+        raise InputError(f"no readable manifest ({error.strerror or error})", where=str(path)) from error
+
+
+def _of_another_kind(schema: object, where: str) -> InputError:
+    name, _, version = str(schema).partition("/")
+    if name != SCHEMA.partition("/")[0]:
+        return InputError("damaged manifest", where=where)
+    older = version.isdecimal() and int(version) < int(SCHEMA.partition("/")[2])
+    what = f"checkpoint of version {schema!r}, this Argosy reads {SCHEMA!r}"
+    do = "load it with the version that wrote it" if older else "update Argosy"
+    return Unreadable(what, where=where, do=do)
+
+
+def _check(manifest: Manifest) -> None:
+    """What types cannot say; ValueError where a manifest names what cannot be."""
+    for name in manifest.files:
+        if name in ("", ".", "..", FILE_NAME) or "/" in name or "\0" in name:
+            raise ValueError(f"file name {name!r}")
+    for one in manifest.stored():
+        chunk = one.chunk
+        if not len(chunk.shape) == len(chunk.offsets) == len(chunk.sizes):
+            raise ValueError(f"{chunk.name}: dims differ")
+        for size, offset, total in zip(chunk.sizes, chunk.offsets, chunk.shape, strict=True):
+            if min(size, offset) < 0 or offset + size > total:
+                raise ValueError(f"{chunk.name}: a chunk outside the tensor")
+        if one.at < 0 or one.at + chunk.bytes > manifest.files[one.file].bytes:
+            raise ValueError(f"{chunk.name}: a chunk outside its file")
+    for name, tensor in manifest.tensors.items():
+        if sum(math.prod(chunk.sizes) for chunk in tensor.chunks) != math.prod(tensor.shape):
+            raise ValueError(f"{name}: chunks do not make a whole tensor")
+
+
 def _digest(values: dict[str, Any]) -> str:
     return xxhash.xxh3_128(json.dumps(values, sort_keys=True).encode()).hexdigest()
-
-
-def digest_file(path: Path) -> FileDigest:
-    digest, size = xxhash.xxh3_128(), 0
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK_BYTES):
-            digest.update(chunk)
-            size += len(chunk)
-    return FileDigest(size, digest.hexdigest())
-
-
-def damaged_files(folder: Path, manifest: Manifest) -> list[str]:
-    """Names of files that are missing, cannot be read or differ from the manifest."""
-    return [name for name, expected in manifest.files.items() if not _is_whole(folder / name, expected)]
-
-
-def _is_whole(path: Path, expected: FileDigest) -> bool:
-    try:
-        return digest_file(path) == expected
-    except OSError:
-        return False

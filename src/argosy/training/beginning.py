@@ -5,8 +5,9 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.tensor import DTensor, distribute_tensor
 
+from argosy.checkpoint.find import look
 from argosy.checkpoint.load import load, restore_rng
-from argosy.checkpoint.manifest import Manifest, damaged_files, read_manifest
+from argosy.checkpoint.manifest import Manifest
 from argosy.checkpoint.origin import TOKENIZER_FILE, Origin, check_load, find_origin
 from argosy.checkpoint.state import Tree
 from argosy.data.prepare import Prepared
@@ -35,11 +36,11 @@ def begin(
         _check_tokenizer(origin, _digest_beside(origin), data)
         _read_folder(origin, tree["model"])
         return LoopState()
-    manifest = _whole(origin, rank, group)
+    manifest = _whole(origin, group)
     _check_tokenizer(origin, manifest.vocabulary_digest or _digest_beside(origin), data)
     parts = {name: tree[name] for name in _PARTS[recipe.init.load]}
     if recipe.init.load != "all":
-        load(origin.folder, parts, group)
+        load(origin.folder, manifest, parts, group)
         return LoopState()
     if manifest.data_digest != data.digest:
         raise UsageError(
@@ -50,7 +51,7 @@ def begin(
     same_world = manifest.world_size == world_size
     if not same_world:  # as when a run goes on at another size: there is a random state for each rank
         del parts["rng"]
-    load(origin.folder, parts, group)
+    load(origin.folder, manifest, parts, group)
     if same_world:
         restore_rng(tree, rank)
     return LoopState.from_dict(manifest.training)
@@ -72,15 +73,12 @@ def _check_tokenizer(origin: Origin, digest: str | None, data: Prepared) -> None
         )
 
 
-def _whole(origin: Origin, rank: int, group: dist.ProcessGroup | None) -> Manifest:
-    """The origin's manifest, each of its files checked by rank 0."""
-    manifest = read_manifest(origin.folder)
-    damage = [damaged_files(origin.folder, manifest) if rank == 0 else []]
-    if group is not None:
-        dist.broadcast_object_list(damage, group=group, group_src=0)
-    if damage[0]:
-        raise InputError(f"is damaged ({', '.join(damage[0])})", where=str(origin.folder), do="choose another step")
-    return manifest
+def _whole(origin: Origin, group: dist.ProcessGroup | None) -> Manifest:
+    """The origin's manifest, after every byte of its files was checked."""
+    found = look(origin.folder, group)
+    if isinstance(found, Exception):
+        raise found
+    return found
 
 
 @torch.no_grad()

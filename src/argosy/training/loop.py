@@ -9,9 +9,10 @@ import torch
 import torch.distributed as dist
 from torch.optim import Optimizer
 
+from argosy.checkpoint.commit import delete
 from argosy.checkpoint.folders import saved_steps
 from argosy.checkpoint.manifest import Manifest
-from argosy.checkpoint.save import SaveError, delete, save
+from argosy.checkpoint.save import SaveError, save
 from argosy.checkpoint.state import Tree
 from argosy.data.batch import Batch
 from argosy.data.loader import Loader
@@ -273,7 +274,7 @@ class Trainer:
             self.recorder.event("ckpt", id=name, s=step, tier="storage", ph="committed")
             self.committed_step = step
             if self.ranks.rank == 0:
-                delete(self.checkpoints, self._surplus())
+                delete(self.checkpoints, self._surplus(), self.manifest.generation)
         self.pace.save_s = time.monotonic() - begin_s
         self.phases.saved(step, folder)
 

@@ -16,7 +16,8 @@ import torch
 import torch.distributed as dist
 
 from argosy import __version__
-from argosy.checkpoint.load import find_on_all_ranks, load, restore_rng
+from argosy.checkpoint.find import find
+from argosy.checkpoint.load import load, restore_rng
 from argosy.checkpoint.manifest import Manifest
 from argosy.checkpoint.state import Tree, state_tree
 from argosy.data.loader import Loader
@@ -184,13 +185,14 @@ def _build(
             generation=place.attempt,
             world_size=place.world_size,
             layout=asdict(layout),
+            recipe_hash=run.info.recipe_hash,
             learning_hash=run.info.learning_hash,
+            running_hash=run.info.running_hash,
             data_digest=data.digest,
             vocabulary_digest=data.tokenizer.vocabulary_digest,
             code_version=__version__,
             created_wall_s=0.0,
             training={},
-            files={},
         ),
         checkpoints=run.checkpoints,
         steering=Steering(recipe, run.control, account, signals, pace, leads=place.rank == 0),
@@ -237,7 +239,7 @@ def _resume(
     run: RunFolder, recipe: Recipe, tree: Tree, data: Prepared, ranks: Ranks, place: Place, recorder: Recorder
 ) -> LoopState:
     """Load the newest whole checkpoint into `tree`; if there is none yet, what the recipe starts from."""
-    found = find_on_all_ranks(run.checkpoints, ranks.group)
+    found = find(run.checkpoints, group=ranks.group, generation=place.attempt)
     if found is None:
         return begin(recipe, tree, data, place.rank, place.world_size, ranks.group)
     folder, manifest = found
@@ -248,7 +250,8 @@ def _resume(
             do="put the old data back, or start a new run",
         )
     same_world = manifest.world_size == place.world_size
-    load(folder, tree if same_world else {name: part for name, part in tree.items() if name != "rng"}, ranks.group)
+    parts = tree if same_world else {name: part for name, part in tree.items() if name != "rng"}
+    load(folder, manifest, parts, ranks.group)
     if same_world:
         restore_rng(tree, place.rank)
     state = LoopState.from_dict(manifest.training)

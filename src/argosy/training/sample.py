@@ -6,7 +6,8 @@ from pathlib import Path
 
 import torch
 
-from argosy.checkpoint.load import find, load
+from argosy.checkpoint.find import find
+from argosy.checkpoint.load import load
 from argosy.data.prepare import prepare
 from argosy.data.tokenizer import Tokenizer
 from argosy.errors import InputError
@@ -60,5 +61,5 @@ def open_speaker(run_dir: Path, step: int | None = None) -> Speaker:
     folder, manifest = found
     data = prepare(recipe)
     model = build(recipe.model, data.vocab_size, torch.float32, device="cpu")
-    load(folder, {"model": dict(model.state_dict())}, None)
+    load(folder, manifest, {"model": dict(model.state_dict())}, None)
     return Speaker(model.eval(), data.tokenizer, manifest.step, recipe.data.sequence_length)

@@ -1,0 +1,108 @@
+"""Find the newest whole checkpoint: computed from what is there each time, never stored."""
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch.distributed as dist
+
+from argosy.checkpoint.agreement import first_error, on_all_ranks
+from argosy.checkpoint.commit import set_aside
+from argosy.checkpoint.fence import Fenced
+from argosy.checkpoint.folders import damaged_folders, saved_steps, step_folder
+from argosy.checkpoint.manifest import Manifest, Unreadable, read_manifest
+from argosy.checkpoint.verify import Share, find_damage
+from argosy.errors import InputError
+
+Found = tuple[Path, Manifest]
+
+_NAMED = 5
+"""Damaged pieces that a message names."""
+
+
+def _to_stderr(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def find(
+    checkpoints: Path,
+    step: int | None = None,
+    say: Callable[[str], None] = _to_stderr,
+    group: dist.ProcessGroup | None = None,
+    generation: int | None = None,
+) -> Found | None:
+    """The newest checkpoint (or that of `step`) of which every byte matches its digest; collective over `group`.
+
+    The ranks share the reading and agree on each candidate. Returns None where there is no checkpoint at all.
+    Damaged ones are named through `say` and passed over. An attempt that says its `generation` sets them aside, under
+    another name, for a person to look at; Fenced is raised when a newer attempt has taken over.
+
+    Raises InputError, on all ranks alike, when nothing whole is left, when `step` is missing or damaged, or when a
+    checkpoint may not be read or is of another version: to pass that over would silently lose work.
+    """
+    rank = 0 if group is None else dist.get_rank(group)
+    # Rank 0 says which there are: another may see the folder of a slow file system in an older state.
+    there = on_all_ranks(lambda: (saved_steps(checkpoints), damaged_folders(checkpoints)), group)[0]
+    if there.error or there.value is None:
+        raise there.error or AssertionError("neither value nor error")
+    steps, before = there.value
+    if step is not None and step not in steps:
+        have = ", ".join(str(s) for s in steps) or "none"
+        raise InputError(f"no checkpoint of step {step}; there are: {have}", where=str(checkpoints))
+    damaged, why = [], []
+    for candidate in steps if step is None else [step]:
+        folder = step_folder(checkpoints, candidate)
+        found = look(folder, group)
+        if isinstance(found, Manifest):
+            if generation is not None and damaged:
+                _set_aside(checkpoints, damaged, generation, say, group)
+            return folder, found
+        if isinstance(found, Unreadable):
+            raise found
+        damaged.append(candidate)
+        why.append(str(found))
+        if rank == 0:
+            say(str(found))
+    if why or before:
+        raise InputError(
+            f"no whole checkpoint is left: {'; '.join(why or before)}",
+            where=str(checkpoints),
+            do="restore the files, or remove the damaged folders to start from scratch",
+        )
+    return None
+
+
+def look(folder: Path, group: dist.ProcessGroup | None) -> Manifest | Exception:
+    """The manifest of a whole checkpoint, or what is wrong with it, on all ranks alike; collective over `group`."""
+    share = Share() if group is None else Share(dist.get_rank(group), dist.get_world_size(group))
+
+    def read() -> tuple[Manifest, list[str]]:
+        manifest = read_manifest(folder)
+        return manifest, [str(one) for one in find_damage(folder, manifest, share)]
+
+    outcomes = on_all_ranks(read, group)
+    if error := first_error(outcomes):
+        return error
+    found = [outcome.value for outcome in outcomes if outcome.value is not None]
+    if bad := list(dict.fromkeys(line for _, lines in found for line in lines)):
+        more = f" and {len(bad) - _NAMED} more" if len(bad) > _NAMED else ""
+        return InputError(f"is damaged: {', '.join(bad[:_NAMED])}{more}", where=str(folder))
+    return found[0][0]
+
+
+def _set_aside(
+    checkpoints: Path,
+    steps: Sequence[int],
+    generation: int,
+    say: Callable[[str], None],
+    group: dist.ProcessGroup | None,
+) -> None:
+    """Rank 0 renames damaged checkpoints. What cannot be renamed is said and stays: it will be passed over again."""
+    lead = group is None or dist.get_rank(group) == 0
+    outcomes = on_all_ranks(lambda: [set_aside(checkpoints, s, generation) for s in steps] if lead else [], group)
+    error = first_error(outcomes)
+    if isinstance(error, Fenced):
+        raise error
+    if lead:
+        names = ", ".join(path.name for path in outcomes[0].value or ())
+        say(f"not set aside: {error}" if error else f"set aside as {names}")
