@@ -8,6 +8,12 @@ from argosy.policy.event import Event, StepDone
 from argosy.policy.view import Tier, View
 from argosy.recipe.schema import CheckpointTable
 
+NEGLIGIBLE_SHARE = 0.02
+"""Of a step, for a snapshot: so much is paid gladly for losing one step at most."""
+BEYOND_MEMORY_SHARE = 0.25
+"""Of the failures: what takes the machine with it. A restart on the same machine was enough for the other three
+quarters in ByteRobust's fleet (research/resilience.md 1.6)."""
+
 
 @dataclass(frozen=True)
 class SavePolicy:
@@ -19,10 +25,16 @@ class SavePolicy:
     failure_share: float = 1.0
     """Share of the failures after which a run goes back to this tier. Where copies in memory outlive most failures,
     storage serves only the rest, and its interval by Daly is that much longer."""
+    negligible_share: float = 0.0
+    """A save that takes a smaller share of a step than this is made at each step, whatever Daly would say."""
 
     @classmethod
-    def from_recipe(cls, table: CheckpointTable) -> "SavePolicy":
-        return cls(every_steps=table.every_steps, every_s=table.every_s)
+    def from_recipe(cls, table: CheckpointTable, tier: Tier = "storage", *, over_memory: bool = False) -> "SavePolicy":
+        """The recipe's policy for a tier; `over_memory`: snapshots in memory outlive most failures of this storage."""
+        if tier == "memory":
+            return cls(every_steps=table.snapshot_every_steps, tier=tier, negligible_share=NEGLIGIBLE_SHARE)
+        share = BEYOND_MEMORY_SHARE if over_memory else 1.0
+        return cls(every_steps=table.every_steps, every_s=table.every_s, failure_share=share)
 
     def decide(self, view: View, event: Event) -> Action:
         """Save or Wait, after each step."""
@@ -50,6 +62,8 @@ class SavePolicy:
         if self.every_s is not None:
             return self.every_s
         cost_s = view.save_cost_s.get(self.tier)
+        if cost_s is not None and cost_s < self.negligible_share * (view.step_time_s or 0.0):
+            return 0.0
         if cost_s is None or not view.failure_rate_per_s or not self.failure_share:
             return math.inf
         return daly_interval_s(cost_s, 1 / (view.failure_rate_per_s * self.failure_share))
