@@ -15,7 +15,8 @@ from argosy.models.build import build
 from argosy.models.decoder import Decoder
 from argosy.optim.build import build_optimizer
 from argosy.parallel.mesh import build_mesh
-from argosy.parallel.program import Program, translate
+from argosy.parallel.program import Program
+from argosy.parallel.translate import translate
 from argosy.recipe.schema import LayoutTable, ModelTable, OptimizerTable, PrecisionTable
 
 VOCAB = 61
@@ -35,35 +36,64 @@ class Split:
 
     dp: int = 1
     fsdp: int = 1
+    tp: int = 1
+    pp: int = 1
     reshard: bool = True
+    schedule: str | None = None
+    virtual: int | None = None
+    stage_layers: tuple[int, ...] | None = None
+    order: tuple[str, ...] | None = None
+    zero: int | None = None
+    recompute: Literal["none", "selective", "full"] = "none"
+    compile: bool = False
     reduce: Literal["fp32", "bf16"] = "fp32"
     optimizer: OptimizerTable = field(default_factory=lambda: OptimizerTable(kind="adamw", learning_rate=0.01))
 
     @property
     def ranks(self) -> int:
-        return self.dp * self.fsdp
+        return self.dp * self.fsdp * self.tp * self.pp
 
     @property
     def layout(self) -> Layout:
-        table = LayoutTable(dp=self.dp, fsdp=self.fsdp, reshard_after_forward=self.reshard)
+        fields = {
+            "dp": self.dp,
+            "fsdp": self.fsdp,
+            "tp": self.tp,
+            "pp": self.pp,
+            "reshard_after_forward": self.reshard,
+            "schedule": self.schedule,
+            "virtual_stages": self.virtual,
+            "stage_layers": self.stage_layers,
+            "order": self.order,
+            "zero": self.zero,
+            "recompute": self.recompute,
+            "compile": self.compile,
+        }
+        table = LayoutTable(**{name: value for name, value in fields.items() if value is not None})
         return Layout.from_recipe(table, self.ranks)
 
     def __str__(self) -> str:
-        return f"dp{self.dp} fsdp{self.fsdp}" + ("" if self.reshard else " kept")
+        degrees = [f"{axis}{getattr(self, axis)}" for axis in ("pp", "dp", "fsdp", "tp") if getattr(self, axis) > 1]
+        words = [self.schedule, "uneven" if self.stage_layers else None, "-".join(self.order) if self.order else None]
+        words += [f"zero{self.zero}" if self.zero else None, None if self.reshard else "kept"]
+        words += [None if self.recompute == "none" else f"recompute-{self.recompute}", self.compile and "compile"]
+        return " ".join([*degrees, *(word for word in words if word)]) or "one"
 
 
-def make_program(split: Split, table: ModelTable, seed: int = SEED) -> Program:
+def make_program(split: Split, table: ModelTable, seed: int = SEED, micro_batches: int = 1) -> Program:
     """This rank's program with initial weights; needs a default process group when there are several ranks."""
     layout = split.layout
     mesh = build_mesh(layout, "cpu") if layout.world_size > 1 else None
-    return translate(build(table, VOCAB), layout, mesh, PrecisionTable(reduce=split.reduce), seed=seed, device=CPU)
+    precision = PrecisionTable(reduce=split.reduce)
+    return translate(table, VOCAB, layout, mesh, precision, micro_batches=micro_batches, seed=seed, device=CPU)
 
 
 def make_state(split: Split, table: ModelTable, seed: int = SEED) -> tuple[Program, torch.optim.Optimizer, Tree]:
     """A program with its optimizer and the tree that a checkpoint takes."""
     program = make_program(split, table, seed)
-    optimizer = build_optimizer(program.model, split.optimizer)
-    return program, optimizer, state_tree(program.model, optimizer, dist.get_rank() if dist.is_initialized() else 0)
+    optimizer = build_optimizer(program.named_parameters(), split.optimizer)
+    rank = dist.get_rank() if dist.is_initialized() else 0
+    return program, optimizer, state_tree(program.named_parameters(), optimizer, rank)
 
 
 def manifest_of(step: int, ranks: int = 1, **training: Any) -> Manifest:
@@ -78,7 +108,7 @@ def whole(tensor: Tensor) -> Tensor:
     return full.detach().clone()
 
 
-def whole_parameters(model: nn.Module) -> dict[str, Tensor]:
+def whole_parameters(model: nn.Module | Program) -> dict[str, Tensor]:
     return {name: whole(parameter) for name, parameter in model.named_parameters()}
 
 
@@ -86,5 +116,5 @@ def reference_model(table: ModelTable, dtype: torch.dtype, seed: int = SEED) -> 
     """One process's model with the initial weights, in `dtype` throughout."""
     program = make_program(Split(), table, seed)
     model = build(table, VOCAB, dtype, device="cpu").to(dtype)
-    model.load_state_dict(program.model.state_dict())
+    model.load_state_dict(dict(program.named_parameters()))
     return model

@@ -46,7 +46,7 @@ def assert_same(a, b):
 def test_adamw_follows_its_formula(fused):
     """Loshchilov & Hutter 2019, algorithm 2, in float64, with clipping before it."""
     model = make_model()
-    optimizer = build_optimizer(model, TABLE, fused)
+    optimizer = build_optimizer(model.named_parameters(), TABLE, fused)
     w = [p.detach().double() for p in model.parameters()]
     m, v = [[torch.zeros_like(x) for x in w] for _ in range(2)]
     for step in range(1, 6):
@@ -72,7 +72,7 @@ def test_adamw_follows_its_formula(fused):
 
 def test_sgd_is_the_plain_rule_with_decay_of_matrices():
     model = make_model()
-    optimizer = build_optimizer(model, TABLE.model_copy(update={"kind": "sgd"}))
+    optimizer = build_optimizer(model.named_parameters(), TABLE.model_copy(update={"kind": "sgd"}))
     before = [p.detach().clone() for p in model.parameters()]
     set_gradients(model, 1)
     gradients = [p.grad.clone() for p in model.parameters()]
@@ -97,7 +97,7 @@ def test_a_non_finite_gradient_leaves_no_trace(bad, kind):
     runs = []
     for steps in ([1, "bad", 2, "bad", "bad", 3], [1, 2, 3]):
         model = make_model()
-        optimizer = build_optimizer(model, TABLE.model_copy(update={"kind": kind}))
+        optimizer = build_optimizer(model.named_parameters(), TABLE.model_copy(update={"kind": kind}))
         for step in steps:
             set_gradients(model, 0 if step == "bad" else step)
             if step == "bad":
@@ -118,7 +118,7 @@ def sharded_updates(kind):
     model = make_model()
     mesh = torch.distributed.init_device_mesh("cpu", (torch.distributed.get_world_size(),))
     fully_shard(model, mesh=mesh)
-    optimizer = build_optimizer(model, TABLE.model_copy(update={"kind": kind}))
+    optimizer = build_optimizer(model.named_parameters(), TABLE.model_copy(update={"kind": kind}))
     applied = []
     for step in (1, 2, "bad", 3):
         whole = make_model()
@@ -135,7 +135,7 @@ def sharded_updates(kind):
 @pytest.mark.parametrize("kind", ["adamw", "sgd"])
 def test_sharded_updates_equal_those_of_one_process(kind):
     model = make_model()
-    optimizer = build_optimizer(model, TABLE.model_copy(update={"kind": kind}))
+    optimizer = build_optimizer(model.named_parameters(), TABLE.model_copy(update={"kind": kind}))
     for step in (1, 2, 3):
         set_gradients(model, step)
         update(model, optimizer)

@@ -58,8 +58,8 @@ def test_singular_vectors_stay_and_singular_values_come_near_one(shape: tuple[in
 
 def test_equals_torchs_muon_inside_the_blocks_and_adamw_outside() -> None:
     ours, theirs = Toy(), Toy()
-    optimizer = build_optimizer(ours, TABLE)
-    matrices = hidden_matrices(theirs)
+    optimizer = build_optimizer(ours.named_parameters(), TABLE)
+    matrices = hidden_matrices(theirs.named_parameters())
     assert sorted(p.shape for p in matrices) == [(6, 10), (9, 6)]
     muon = torch.optim.Muon(matrices, lr=0.01, weight_decay=0.1, momentum=0.95, adjust_lr_fn="match_rms_adamw")
     betas = (TABLE.beta1, TABLE.beta2)
@@ -82,7 +82,7 @@ def steps_on_shards() -> list[Tensor]:
     for module in toy.modules():
         for name, parameter in list(getattr(module, "_parameters", {}).items()):
             module._parameters[name] = nn.Parameter(distribute_tensor(parameter.data, mesh, [Shard(0)]))
-    optimizer = build_optimizer(toy, TABLE)
+    optimizer = build_optimizer(toy.named_parameters(), TABLE)
     for step in range(3):
         with_gradients(toy, step)
         optimizer.step()
@@ -92,7 +92,7 @@ def steps_on_shards() -> list[Tensor]:
 @pytest.mark.dist
 def test_uneven_shards_step_as_the_whole(run_ranks: Any) -> None:
     whole = Toy()
-    optimizer = build_optimizer(whole, TABLE)
+    optimizer = build_optimizer(whole.named_parameters(), TABLE)
     for step in range(3):
         with_gradients(whole, step)
         optimizer.step()

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -14,8 +13,7 @@ from argosy.models.decoder import Decoder
 from argosy.optim.build import build_optimizer
 from argosy.parallel.control import sum_over_ranks
 from argosy.parallel.program import Program
-from argosy.recipe.schema import OptimizerTable
-from argosy.training.observers import Observer
+from argosy.recipe.schema import ModelTable, OptimizerTable
 from argosy.training.phases import Phases
 from argosy.training.step import train_step
 from programs import CPU, VOCAB, Split, make_program, model_table, reference_model, whole, whole_parameters
@@ -32,6 +30,12 @@ class Form:
     micro_batches: int = 1
     tied: bool = False
     steps: int = 1
+    fields: tuple[tuple[str, object], ...] = ()
+    """Of the model table."""
+
+    @property
+    def model(self) -> ModelTable:
+        return model_table(tied_embeddings=self.tied, **dict(self.fields))
 
 
 def global_batch(step: int) -> tuple[Tensor, Tensor]:
@@ -66,29 +70,35 @@ class Taken:
     losses: list[float]
 
 
-class Gradients(Observer):
-    def __init__(self, program: Program):
-        self.program = program
-        self.first: dict[str, Tensor] = {}
+def watch_gradients(program: Program) -> dict[str, Tensor]:
+    """The whole gradients of the first step, summed over ranks and not yet clipped; filled in when they are there."""
+    first: dict[str, Tensor] = {}
+    norm = program.gradient_norm
 
-    def on_local_grads(self, step: int, parameters: Any) -> None:
-        if step == 0:
-            self.first = {name: whole(p.grad) for name, p in self.program.model.named_parameters()}
+    def watched(p: float = 2.0) -> Tensor:
+        first.update({} if first else {name: whole(q.grad) for name, q in program.named_parameters()})
+        return norm(p)
+
+    program.gradient_norm = watched  # type: ignore[method-assign]
+    return first
 
 
 def take_steps(split: Split, form: Form, mutate: Callable[[Program], None] | None = None) -> Taken:
     """The engine's own step, on this rank; `mutate` plants a bug first."""
-    program = make_program(split, model_table(tied_embeddings=form.tied))
+    layout = split.layout
+    program = make_program(split, form.model, micro_batches=form.micro_batches)
     group = dist.group.WORLD if split.ranks > 1 else None
-    rank = split.layout.data_rank(dist.get_rank(group) if group is not None else 0)
-    optimizer = build_optimizer(program.model, SGD)
-    initial, seen = whole_parameters(program.model), Gradients(program)
+    rank = layout.data_rank(dist.get_rank(group) if group is not None else 0)
+    optimizer = build_optimizer(program.named_parameters(), SGD)
+    initial = whole_parameters(program)
     if mutate:
         mutate(program)
+    gradients = watch_gradients(program)
     results, losses, after_one = [], [], {}
     for step in range(form.steps):
-        batches = share(step, rank, split.ranks, form.micro_batches)
-        tokens = sum_over_ranks([sum(batch.loss_tokens for batch in batches)], group)[0]
+        batches = share(step, rank, layout.data_ranks, form.micro_batches)
+        mine = sum(batch.loss_tokens for batch in batches) if program.reports else 0
+        tokens = sum_over_ranks([mine], group)[0]
         result = train_step(
             program,
             optimizer,
@@ -100,17 +110,17 @@ def take_steps(split: Split, form: Form, mutate: Callable[[Program], None] | Non
             z_loss=1e-3,
             total=lambda values: sum_over_ranks(values, group),
             device=CPU,
-            phases=Phases(NULL, [seen]),
+            phases=Phases(NULL),
         )
         results.append(result)
         losses.append(result.loss_sum / tokens)
-        after_one = after_one or whole_parameters(program.model)
-    return Taken(initial, seen.first, results[0].grad_norm, after_one, whole_parameters(program.model), losses)
+        after_one = after_one or whole_parameters(program)
+    return Taken(initial, gradients, results[0].grad_norm, after_one, whole_parameters(program), losses)
 
 
 def take_plain_steps(form: Form, dtype: torch.dtype) -> Taken:
     """The same steps as a textbook writes them: one process, one batch, no part of the engine but the model."""
-    model = reference_model(model_table(tied_embeddings=form.tied), dtype)
+    model = reference_model(form.model, dtype)
     initial, losses = whole_parameters(model), []
     gradients: dict[str, Tensor] = {}
     after_one: dict[str, Tensor] = {}
@@ -149,7 +159,7 @@ def _logits(model: Decoder, tokens: Tensor) -> Tensor:
     handle = model.norm.register_forward_hook(lambda module, inputs, output: hidden.append(output))
     model(tokens)
     handle.remove()
-    head = model.embedding.weight if model.head is None else model.head.weight
+    head = (model.head or model.embedding).weight
     return hidden[0] @ head.T
 
 

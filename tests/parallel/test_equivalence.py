@@ -12,7 +12,6 @@ from torch.distributed.fsdp import FSDPModule
 from argosy.optim.clip import global_norm
 from argosy.parallel.program import Program
 from argosy.parallel.replicate import FlatGradients
-from argosy.training import step as step_module
 from programs import Split
 
 FORMS = [Form(3, steps=10), Form(), Form(tied=True), Form(3, tied=True)]
@@ -76,33 +75,34 @@ def mean_of_means(program: Program) -> None:
 def no_reduction(program: Program) -> None:
     """Keep each rank's own gradient; under FSDP, which cannot be told so, only that of rank 0."""
     FlatGradients.sum_over_ranks = lambda self: None
-    if isinstance(program.model, FSDPModule):
-        backward, is_first = program.backward, torch.distributed.get_rank() == 0
-        program.backward = lambda loss, *, last: backward(loss * is_first, last=last)
+    if isinstance(program.models[0], FSDPModule) and torch.distributed.get_rank() > 0:
+        run = program.forward_backward
+        program.forward_backward = lambda batches, *, divisor, **rest: run(batches, divisor=1e30 * divisor, **rest)
 
 
 def averaged(program: Program) -> None:
     """What FSDP does unless it is told otherwise."""
-    for module in program.model.modules():
+    for module in program.models[0].modules():
         if isinstance(module, FSDPModule):
             module.set_gradient_divide_factor(torch.distributed.get_world_size())
 
 
-def first_micro_batch_only(program: Program) -> None:
+def last_micro_batch_only(program: Program) -> None:
     """Forget what was added up before the last micro-batch."""
-    backward = program.backward
+    run = program.forward_backward
 
-    def forgetful(loss: torch.Tensor, *, last: bool) -> None:
-        if last:
+    def forgetful(batches: Any, **rest: Any) -> torch.Tensor:
+        for batch in batches:
             program.clear_gradients()
-        backward(loss, last=last)
+            loss = run([batch], **rest)
+        return loss
 
-    program.backward = forgetful
+    program.forward_backward = forgetful
 
 
 def local_norm(program: Program) -> None:
     """Clip by the norm of this rank's shards."""
-    step_module.global_norm = lambda parameters: global_norm(parameters, all_reduce=lambda *args: None)
+    program.gradient_norm = lambda p=2.0: global_norm(program.parameters(), p, all_reduce=lambda *args: None)
 
 
 MUTATIONS = [
@@ -111,7 +111,7 @@ MUTATIONS = [
     (no_reduction, Split(dp=2), Form()),
     (no_reduction, Split(fsdp=2), Form()),
     (averaged, Split(dp=2, fsdp=2), Form()),
-    (first_micro_batch_only, Split(dp=2), Form(3)),
+    (last_micro_batch_only, Split(dp=2), Form(3)),
     (local_norm, Split(fsdp=2), Form()),
 ]
 

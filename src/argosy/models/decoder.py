@@ -7,8 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from argosy.models.attention import Attention
-from argosy.models.embedding import Embedding, VocabularyShard, whole_vocabulary
-from argosy.models.linear import Linear
+from argosy.models.embedding import Embedding, OutputLayer, VocabularyShard, whole_vocabulary
 from argosy.models.loss import LossSums, linear_cross_entropy
 from argosy.models.mlp import make_mlp
 from argosy.models.norm import make_norm
@@ -70,7 +69,7 @@ class Decoder(nn.Module):
         self.positions = nn.Embedding(config.max_positions, config.hidden_size) if first and learned else None
         self.blocks = nn.ModuleDict({str(layer): Block(config) for layer in self.part.blocks})
         self.norm = make_norm(config) if last else None
-        self.head = Linear(config.hidden_size, vocab_size, bias=False) if last and not tied else None
+        self.head = OutputLayer(config.hidden_size, vocab_size, bias=False) if last and not tied else None
 
     def forward(self, x: Tensor, targets: Tensor | None = None, *, z_loss: float = 0.0) -> Tensor | LossSums:
         """Logits without targets, sums of the loss with them; a part that is not the last gives hidden states.

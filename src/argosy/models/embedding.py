@@ -8,6 +8,8 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from argosy.models.collectives import all_gather
+from argosy.models.linear import Linear
 from argosy.models.split import Split, local
 
 
@@ -40,13 +42,17 @@ class Embedding(nn.Embedding):
         return _rows(table, row.where(mine, 0)) * mine[..., None].to(dtype)
 
 
+class OutputLayer(Linear):
+    """One row per token of the vocabulary, divided like the embedding; used through its weight alone."""
+
+    tensor_split: ClassVar = {"": Split.ROWS}
+
+
 def whole_vocabulary(logits: Tensor, shard: VocabularyShard) -> Tensor:
     """Logits of all shards side by side: [..., rows of this shard] to [..., vocabulary]. Without gradient."""
-    ranks = dist.get_world_size(shard.group)
     padded = F.pad(logits, (0, shard.most - logits.size(-1)))
-    parts = [torch.empty_like(padded) for _ in range(ranks)]
-    dist.all_gather(parts, padded.contiguous(), group=shard.group)
-    return torch.cat(parts, dim=-1)[..., : shard.vocabulary]
+    parts = all_gather(padded, shard.group)
+    return torch.cat(list(parts), dim=-1)[..., : shard.vocabulary]
 
 
 def _rows(table: Tensor, tokens: Tensor) -> Tensor:

@@ -1,15 +1,29 @@
 """Text from a model, one token at a time."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
+from torch import Tensor
 
 from argosy.models.decoder import Decoder
 
+NextLogits = Callable[[Tensor], Tensor]
+"""Token ids int64 [S] to fp32 logits [vocabulary] of the token that follows them."""
 
-@torch.no_grad()
+
+def next_logits_of(model: Decoder) -> NextLogits:
+    """Of a whole model on one device."""
+    device = next(model.parameters()).device
+
+    @torch.no_grad()
+    def next_logits(tokens: Tensor) -> Tensor:
+        return model(tokens[None].to(device))[0, -1]
+
+    return next_logits
+
+
 def generate(
-    model: Decoder,
+    next_logits: NextLogits,
     prompt: Sequence[int],
     tokens: int,
     *,
@@ -25,12 +39,10 @@ def generate(
     most likely token; above it, one is drawn from the `top_k` most likely (None: from all). The same seed gives the
     same text.
     """
-    device = next(model.parameters()).device
     generator = torch.Generator().manual_seed(seed)
     ids = list(prompt)
     for _ in range(tokens):
-        window = torch.tensor([ids[-context:]], device=device)
-        logits = model(window)[0, -1].cpu()
+        logits = next_logits(torch.tensor(ids[-context:])).cpu()
         ids.append(_choose(logits, temperature, top_k, generator))
         yield ids[-1]
         if ids[-1] == end:

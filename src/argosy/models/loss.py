@@ -10,10 +10,10 @@ The z-loss keeps L near zero (PaLM, Chowdhery et al. 2022, section 5).
 from typing import Any, NamedTuple
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from argosy.models.collectives import all_gather
 from argosy.models.cpu import product
 from argosy.models.embedding import VocabularyShard
 
@@ -130,9 +130,7 @@ def _statistics(
     largest = logits.amax(-1, keepdim=True)
     p = (logits - largest).exp_()
     own = torch.stack((largest, p.sum(-1, keepdim=True), logits.gather(1, target) * mine))  # [3, rows, 1]
-    every = own.new_empty(dist.get_world_size(shard.group), *own.shape)
-    dist.all_gather_into_tensor(every, own, group=shard.group)
-    tops, sums, targets = every.unbind(1)
+    tops, sums, targets = all_gather(own, shard.group).unbind(1)
     log_partition = torch.logsumexp(tops + sums.log(), dim=0)
     return p.mul_((largest - log_partition).exp_()), log_partition, targets.sum(0)
 

@@ -10,16 +10,19 @@ from argosy.optim.muon import Muon
 from argosy.recipe.schema import OptimizerTable
 
 
-def build_optimizer(model: nn.Module, table: OptimizerTable, fused: bool | None = None) -> torch.optim.Optimizer:
-    """The recipe's optimizer over all parameters of `model` (plain or DTensor); SGD is for equivalence checks.
+def build_optimizer(
+    named_parameters: Iterable[tuple[str, nn.Parameter]], table: OptimizerTable, fused: bool | None = None
+) -> torch.optim.Optimizer:
+    """The recipe's optimizer over named parameters (plain or DTensor); SGD is for equivalence checks.
 
     `fused` None takes the fused kernel of AdamW, which CPU and CUDA both have; False takes the foreach path.
     State is in the parameters' dtype. Build it after the parameters are where they shall stay.
     """
+    named = list(named_parameters)
     betas = (table.beta1, table.beta2)
     if table.kind == "muon":
-        matrices = hidden_matrices(model)
-        others = [p for p in model.parameters() if not any(p is matrix for matrix in matrices)]
+        matrices = hidden_matrices(named)
+        others = [p for _, p in named if not any(p is matrix for matrix in matrices)]
         return Muon(
             matrices,
             decay_groups(others, table.weight_decay, "adamw"),
@@ -29,7 +32,7 @@ def build_optimizer(model: nn.Module, table: OptimizerTable, fused: bool | None 
             betas=betas,
             eps=table.eps,
         )
-    groups = decay_groups(model.parameters(), table.weight_decay, table.kind)
+    groups = decay_groups((p for _, p in named), table.weight_decay, table.kind)
     if table.kind == "sgd":
         # Without momentum, L2 and decoupled decay are the same rule. The fused kernel does not know DTensor.
         return torch.optim.SGD(groups, lr=table.learning_rate, foreach=True)
@@ -37,9 +40,9 @@ def build_optimizer(model: nn.Module, table: OptimizerTable, fused: bool | None 
     return torch.optim.AdamW(groups, lr=table.learning_rate, betas=betas, eps=table.eps, **implementation)
 
 
-def hidden_matrices(model: nn.Module) -> list[nn.Parameter]:
+def hidden_matrices(named_parameters: Iterable[tuple[str, nn.Parameter]]) -> list[nn.Parameter]:
     """Matrices inside the blocks: neither embeddings nor the head, whose rows are words and not directions."""
-    return [p for name, p in model.named_parameters() if p.ndim == 2 and name.startswith("blocks.")]
+    return [p for name, p in named_parameters if p.ndim == 2 and name.startswith("blocks.")]
 
 
 def decay_groups(parameters: Iterable[nn.Parameter], weight_decay: float, rule: str) -> list[dict[str, Any]]:

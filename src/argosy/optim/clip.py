@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 import torch.distributed as dist
@@ -19,30 +19,37 @@ def _all_reduce(tensor: Tensor, op: dist.ReduceOp.RedOpType, group: dist.Process
     dist.all_reduce(tensor, op=op, group=group)
 
 
-def global_norm(parameters: Iterable[Tensor], p: float = 2.0, all_reduce: AllReduce = _all_reduce) -> Tensor:
+def global_norm(
+    parameters: Iterable[Tensor],
+    p: float = 2.0,
+    *,
+    over: Sequence[dist.ProcessGroup] = (),
+    all_reduce: AllReduce = _all_reduce,
+) -> Tensor:
     """p-norm (0 < p <= inf) of all gradients of `parameters` as one vector: an fp32 scalar, equal on all ranks.
 
     Each gradient counts once: shards are added over the axes of their mesh that split them, copies are not.
-    One reduction is made for each different set of such axes. `all_reduce` lets the caller time them.
+    One reduction is made for each axis, and for each group of `over`, whose ranks hold different parameters (pipeline
+    stages). `all_reduce` lets the caller time them.
     A gradient that is not finite makes the norm not finite, for p = inf too.
     """
     if not p > 0:
         raise UsageError(f"the norm's order must be above 0, not {p}", do="use 2, or inf for the largest element")
+    op = dist.ReduceOp.MAX if math.isinf(p) else dist.ReduceOp.SUM
     by_groups: dict[tuple[dist.ProcessGroup, ...], list[Tensor]] = defaultdict(list)
     for parameter in parameters:
         if parameter.grad is not None:
             by_groups[_splitting_groups(parameter.grad)].append(_local(parameter.grad))
-    parts = []
-    for groups, gradients in by_groups.items():
-        part = _partial(gradients, p)
-        for group in groups:
-            all_reduce(part, dist.ReduceOp.MAX if math.isinf(p) else dist.ReduceOp.SUM, group)
-        parts.append(part)
-    if not parts:
-        return torch.zeros(())
-    if math.isinf(p):
-        return torch.stack(parts).max()
-    return torch.stack(parts).sum().pow(1 / p)
+    parts = torch.stack([_partial(gradients, p) for gradients in by_groups.values()] or [torch.zeros(())])
+    for group in dict.fromkeys(group for groups in by_groups for group in groups):
+        chosen = [index for index, groups in enumerate(by_groups) if group in groups]
+        part = parts[chosen]
+        all_reduce(part, op, group)
+        parts[chosen] = part
+    total = parts.max() if math.isinf(p) else parts.sum()
+    for group in over:
+        all_reduce(total, op, group)
+    return total if math.isinf(p) else total.pow(1 / p)
 
 
 @torch.no_grad()

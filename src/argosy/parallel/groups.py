@@ -102,7 +102,8 @@ class StampedGroup(ProcessGroup):
         call = getattr(self._inner, method)
         if threading.get_ident() != self._thread:
             return call(*args, **kwargs)
-        wait = self._recorder.collective(self.axis, operation, self.group_name, _bytes(args))
+        ends = _ends(operation, self.rank(), args)
+        wait = self._recorder.collective(self.axis, operation, self.group_name, _bytes(args), ends)
         with self._recorder.phase(comm(self.axis)):
             work = call(*args, **kwargs)
         return StampedWork(work, wait)
@@ -128,6 +129,16 @@ def _bytes(args: tuple) -> int:
         tensors = arg if isinstance(arg, (list, tuple)) else [arg]
         sizes.append(sum(t.numel() * t.element_size() for t in tensors if isinstance(t, torch.Tensor)))
     return max(sizes)
+
+
+def _ends(operation: str, rank: int, args: tuple) -> tuple[int, int | None] | None:
+    """Who sends and who receives, as ranks in the group; (root, None) of a collective with a root."""
+    if operation == "send":
+        return rank, args[1]
+    if operation == "recv":
+        return args[1], rank
+    roots = [arg.rootRank for arg in args if hasattr(arg, "rootRank")]
+    return (roots[0], None) if roots else None
 
 
 def use_stamped_groups(recorder: Recording) -> str:

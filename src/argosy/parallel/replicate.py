@@ -9,19 +9,26 @@ from collections.abc import Sequence
 
 import torch
 import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
+
+from argosy.models.split import local
 
 
 class FlatGradients:
     """Gradients of `parameters` as views of one buffer, so that summing them over ranks is one collective."""
 
-    def __init__(self, parameters: Sequence[torch.nn.Parameter], group: dist.ProcessGroup, dtype: torch.dtype):
+    def __init__(self, parameters: Sequence[nn.Parameter], group: dist.ProcessGroup, dtype: torch.dtype):
         self._parameters = list(parameters)
         self._group = group
         self._dtype = dtype
-        first = self._parameters[0]
-        self._flat = torch.zeros(sum(p.numel() for p in self._parameters), dtype=first.dtype, device=first.device)
-        pieces = self._flat.split([p.numel() for p in self._parameters])
-        self._views = [piece.view_as(p) for piece, p in zip(pieces, self._parameters, strict=True)]
+        mine = [local(p.detach()) for p in self._parameters]
+        self._flat = torch.zeros(sum(p.numel() for p in mine), dtype=mine[0].dtype, device=mine[0].device)
+        pieces = self._flat.split([p.numel() for p in mine])
+        self._views = [
+            _like(parameter, piece.view(part.shape))
+            for parameter, part, piece in zip(self._parameters, mine, pieces, strict=True)
+        ]
 
     def clear(self) -> None:
         """Zero all gradients; backward then accumulates into the buffer."""
@@ -37,3 +44,17 @@ class FlatGradients:
             narrow = self._flat.to(self._dtype)
             dist.all_reduce(narrow, group=self._group)
             self._flat.copy_(narrow)
+
+
+def _like(parameter: nn.Parameter, part: Tensor) -> Tensor:
+    """`part` as what this rank holds of a tensor divided like `parameter`."""
+    if not isinstance(parameter, DTensor):
+        return part
+    return DTensor.from_local(
+        part,
+        parameter.device_mesh,
+        parameter.placements,
+        run_check=False,
+        shape=parameter.shape,
+        stride=parameter.stride(),
+    )

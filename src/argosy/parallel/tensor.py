@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.distributed.tensor import Placement, Replicate, Shard, distribute_tensor
 
 from argosy.models.attention import Attention
+from argosy.models.collectives import all_gather, reduce_scatter
 from argosy.models.decoder import Decoder
 from argosy.models.embedding import Embedding, VocabularyShard
 from argosy.models.linear import Linear
@@ -110,14 +111,8 @@ class _Scatter(torch.autograd.Function):
 
 
 def _all_gather(x: Tensor, group: dist.ProcessGroup) -> Tensor:
-    pieces = x.new_empty(dist.get_world_size(group), *x.shape)
-    dist.all_gather_into_tensor(pieces, x.contiguous(), group=group)
-    return pieces.movedim(0, _SEQUENCE).flatten(_SEQUENCE, _SEQUENCE + 1)
+    return all_gather(x, group).movedim(0, _SEQUENCE).flatten(_SEQUENCE, _SEQUENCE + 1)
 
 
 def _reduce_scatter(x: Tensor, group: dist.ProcessGroup) -> Tensor:
-    ranks = dist.get_world_size(group)
-    pieces = x.unflatten(_SEQUENCE, (ranks, -1)).movedim(_SEQUENCE, 0).contiguous()
-    piece = torch.empty_like(pieces[0])
-    dist.reduce_scatter_tensor(piece, pieces, group=group)
-    return piece
+    return reduce_scatter(x.unflatten(_SEQUENCE, (dist.get_world_size(group), -1)).movedim(_SEQUENCE, 0), group)

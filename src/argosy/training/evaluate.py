@@ -1,15 +1,15 @@
 """Evaluation on held-out text: nats per token and bits per byte."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.distributed as dist
 
 from argosy.data.windows import EvaluationWindows
 from argosy.errors import UsageError
-from argosy.models.decoder import Decoder
 from argosy.parallel.control import sum_over_ranks
+from argosy.parallel.program import Program
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Evaluation:
 
 
 def evaluate(
-    model: Decoder,
+    program: Program,
     windows: EvaluationWindows,
     *,
     batch_sequences: int,
@@ -39,10 +39,9 @@ def evaluate(
     Raises UsageError when no token of the windows carries loss, which fine-tuning data makes possible.
     """
     nats, tokens, text_bytes = 0.0, 0, 0
-    with torch.no_grad():
-        for batch in windows.batches(batch_sequences, data_rank, data_ranks):
-            sums = model(batch.tokens.to(device), batch.targets.to(device))
-            nats += float(sums.loss_sum)
+    for batch in windows.batches(batch_sequences, data_rank, data_ranks):
+        nats += program.loss_sum(replace(batch, tokens=batch.tokens.to(device), targets=batch.targets.to(device)))
+        if program.reports:
             tokens += batch.loss_tokens
             text_bytes += batch.text_bytes or 0
     nats, all_tokens, all_bytes = sum_over_ranks([nats, tokens, text_bytes], group)

@@ -1,21 +1,18 @@
 """The training loop: paces data, compute, evaluation and saving, and knows no details of them."""
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
 from torch.optim import Optimizer
 
-from argosy.checkpoint.commit import delete
-from argosy.checkpoint.folders import saved_steps
-from argosy.checkpoint.manifest import Manifest
-from argosy.checkpoint.save import SaveError, save
-from argosy.checkpoint.state import Tree
 from argosy.data.batch import Batch
 from argosy.data.loader import Loader
+from argosy.data.position import Position, Ranges
+from argosy.data.prefetch import Prefetch
+from argosy.data.served import EVERY_STEPS, Served
 from argosy.data.tokenizer import Tokenizer
 from argosy.data.windows import EvaluationWindows
 from argosy.errors import Exit
@@ -27,11 +24,11 @@ from argosy.policy.action import Stop
 from argosy.policy.event import Evaluated, NonFiniteUpdate
 from argosy.policy.objective import ObjectivePolicy
 from argosy.policy.recovery import RecoveryPolicy
-from argosy.policy.retention import RetentionPolicy
 from argosy.recipe.schema import Recipe
 from argosy.training.evaluate import Evaluation, evaluate
 from argosy.training.phases import Phases
 from argosy.training.sample import Speaker
+from argosy.training.saving import Saving
 from argosy.training.state import LoopState
 from argosy.training.steering import Agreement, Pace, Steering, Wish, agree
 from argosy.training.step import train_step
@@ -69,24 +66,20 @@ class Trainer:
     """Held-out text of the evaluation at the end."""
     tokenizer: Tokenizer
     state: LoopState
-    tree: Tree
-    manifest: Manifest
-    """Of this attempt; step and training state are filled in at each save."""
-    checkpoints: Path
+    saving: Saving
     steering: Steering
     pace: Pace
     recorder: Recording
     phases: Phases
     say: Say
-    committed_step: int = 0
-    _held_back: int = field(default=-1, init=False)
-    """Step of the last failed save: it is not tried again before the next step."""
 
     def run(self) -> Stop:
         """Train until a limit, a rule or a wish ends it. Saves before it returns; raises SaveError if it cannot."""
-        end = self._train()
+        with self.prefetch:
+            end = self._train()
+        self._tell_served()
         self.recorder.event("decision", what="stop", reason=end.reason, exit=int(end.exit_code))
-        self._save(final=True)
+        self.saving.finish(self.state)
         if end.exit_code == Exit.DONE:
             self._record(self._evaluate(self.final_windows))
             self._write_sample()
@@ -99,24 +92,29 @@ class Trainer:
             step = self.state.step
             begin_s = time.monotonic()
             with self.phases("data_wait", step):
-                batches = self._batches(step)
+                batches, after = self.prefetch.get(self.position)
             self.phases.batch(step, batches)
-            wish = self.steering.wish(step, max(self.committed_step, self._held_back), self._closing_s())
-            agreed = agree(wish, _counts(batches), self.ranks.total)
+            saving = self.saving
+            wish = self.steering.wish(step, saving.tried_step, self._closing_s(), saving.snapshot_step)
+            counts = _counts(batches) if self.program.reports else (0, 0, 0)  # of each sequence once
+            agreed = agree(wish, counts, self.ranks.total, saving.report)
             if agreed.stop:
                 return self._common_stop(wish)
-            if agreed.save:
-                self._save()
-                begin_s = time.monotonic()
-            if stop := self._step(step, batches, agreed):
+            if agreed.save or step % EVERY_STEPS == 0:
+                self._tell_served()
+            save_s = saving.go_on(self.state, agreed.saved, save=agreed.save, snapshot=agreed.snapshot)
+            stop = self._step(step, batches, agreed)
+            self.state.position = after
+            self.served.add(step, batches)
+            if stop:
                 return stop
-            self.pace.step(time.monotonic() - begin_s)
+            self.pace.step(time.monotonic() - begin_s - save_s, saving=saving.saving_step is not None)
             every, done = self.recipe.eval.every_steps, self.state.step
             if every and done % every == 0 and done < self.recipe.total_steps and (stop := self._look_at_objective()):
                 return stop
         return Stop(Exit.DONE, f"objective.tokens: {self.state.step * self.recipe.batch.tokens} tokens trained")
 
-    def _step(self, step: int, batches: list[Batch], agreed: Agreement) -> Stop | None:
+    def _step(self, step: int, batches: Sequence[Batch], agreed: Agreement) -> Stop | None:
         recipe, state = self.recipe, self.state
         # The rate of a step is that at its middle: neither the first step nor the last is then wasted on 0.
         seen = (step + 0.5) * recipe.batch.tokens
@@ -157,16 +155,36 @@ class Trainer:
         if result.applied:
             return None
         action = RecoveryPolicy.from_recipe(recipe.resilience).decide(
-            self.steering.view(state.step, self.committed_step), NonFiniteUpdate(state.skipped_in_row)
+            self.steering.view(state.step, self.saving.committed_step), NonFiniteUpdate(state.skipped_in_row)
         )
         return action if isinstance(action, Stop) else None
 
-    def _batches(self, step: int) -> list[Batch]:
+    def __post_init__(self) -> None:
+        pin = self.ranks.device.type == "cuda"
+        self.prefetch = Prefetch(self._read, self.recipe.batch_sequences, self.recipe.data.prefetch, pin=pin)
+        self.served = Served(self.loader.order.names, (self.ranks.data_rank, self.ranks.data_ranks))
+        self.recorder.event("order", s=self.state.step, b=self.recipe.batch_sequences, **self.position.to_dict())
+
+    @property
+    def position(self) -> Position:
+        assert self.state.position is not None
+        return self.state.position
+
+    def _read(self, window: Ranges) -> list[Batch]:
+        """The micro-batches of this rank at a step's global indices."""
         size, share = self._micro_sequences, self._share
         return [
-            self.loader.batch(step, self.ranks.data_rank, self.ranks.data_ranks, slice(start, min(start + size, share)))
+            self.loader.batch(
+                window, self.ranks.data_rank, self.ranks.data_ranks, slice(start, min(start + size, share))
+            )
             for start in range(0, share, size)
         ]
+
+    def _tell_served(self) -> None:
+        """What this rank trained on since the last time."""
+        for record in self.served.records():
+            if self.program.reports:  # of each sequence once
+                self.recorder.event("data", **record)
 
     @property
     def _share(self) -> int:
@@ -193,7 +211,7 @@ class Trainer:
         self._record(found)
         self.state.eval_losses.append(found.loss)
         action = ObjectivePolicy.from_recipe(self.recipe.objective).decide(
-            self.steering.view(self.state.step, self.committed_step), Evaluated(tuple(self.state.eval_losses))
+            self.steering.view(self.state.step, self.saving.committed_step), Evaluated(tuple(self.state.eval_losses))
         )
         return action if isinstance(action, Stop) else None
 
@@ -201,7 +219,7 @@ class Trainer:
         begin_s = time.monotonic()
         with self.phases.window("eval", self.state.step):
             found = evaluate(
-                self.program.model,
+                self.program,
                 windows,
                 batch_sequences=self._micro_sequences,
                 data_rank=self.ranks.data_rank,
@@ -217,9 +235,9 @@ class Trainer:
         ask = self.recipe.eval
         if ask.sample_prompt is None:
             return
-        model, context = self.program.model, self.recipe.data.sequence_length
+        context = self.recipe.data.sequence_length
         with self.phases.window("eval", self.state.step):
-            text = Speaker(model, self.tokenizer, self.state.step, context).continue_text(
+            text = Speaker(self.program.next_logits, self.tokenizer, self.state.step, context).continue_text(
                 ask.sample_prompt, ask.sample_tokens, temperature=0.8, top_k=50, seed=self.recipe.run.seed, in_step=True
             )
         if self.ranks.rank == 0:
@@ -247,45 +265,8 @@ class Trainer:
             full=found.full,
         )
 
-    # -- checkpoints ---------------------------------------------------------------------------------
 
-    def _save(self, *, final: bool = False) -> None:
-        """Save the state after `state.step` updates, unless it is saved already.
-
-        A save that fails in mid-run is said and tried again after more steps; the `final` one raises.
-        """
-        step = self.state.step
-        if step == self.committed_step or step == 0:
-            return
-        begin_s = time.monotonic()
-        name = f"step-{step}"
-        with self.phases.window("ckpt_block", step):
-            self.recorder.event("ckpt", id=name, s=step, tier="storage", ph="start")
-            manifest = replace(self.manifest, step=step, training=self.state.to_dict(), created_wall_s=time.time())
-            try:
-                folder = save(self.checkpoints, self.tree, manifest, self.ranks.group)
-            except SaveError as error:
-                self.recorder.event("ckpt", id=name, s=step, tier="storage", ph="failed", why=error.what)
-                if final:
-                    raise
-                self._held_back = step
-                self.say(f"{error}; training goes on and tries again")
-                return
-            self.recorder.event("ckpt", id=name, s=step, tier="storage", ph="committed")
-            self.committed_step = step
-            if self.ranks.rank == 0:
-                delete(self.checkpoints, self._surplus(), self.manifest.generation)
-        self.pace.save_s = time.monotonic() - begin_s
-        self.phases.saved(step, folder)
-
-    def _surplus(self) -> list[int]:
-        """Checkpoints that may go. Steps above the newest commit are damaged ones that were passed over at the start:
-        they are not ours to count, or they would take the place of good ones."""
-        steps = [step for step in saved_steps(self.checkpoints) if step <= self.committed_step]
-        return RetentionPolicy.from_recipe(self.recipe.checkpoint).surplus(steps)
-
-
-def _counts(batches: list[Batch]) -> tuple[int, int, int]:
+def _counts(batches: Sequence[Batch]) -> tuple[int, int, int]:
     return (
         sum(batch.loss_tokens for batch in batches),
         sum(batch.context_tokens for batch in batches),

@@ -5,15 +5,39 @@ An observer runs on the step path of its rank, so it must be quick; what it rais
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+import torch.distributed as dist
 from torch import nn
 
+from argosy.checkpoint.state import Tree
 from argosy.data.batch import Batch
+from argosy.layout.layout import Layout
+
+
+@dataclass(frozen=True)
+class Ready:
+    """What is built when training is about to begin."""
+
+    rank: int
+    world: int
+    group: dist.ProcessGroup | None
+    """Control group of all ranks; None for a single one."""
+    layout: Layout
+    models: Sequence[nn.Module]
+    """Of this rank: one, or several stages of a pipeline."""
+    tree: Tree
+    """The very tensors of weights and optimizer."""
+    step: int
+    """Updates done before."""
 
 
 class Observer:
     """Does nothing; override what is of interest."""
+
+    def on_ready(self, ready: Ready) -> None:
+        """All is built and loaded, and no step of this attempt is done."""
 
     def on_phase(self, name: str, step: int) -> None:
         """A declared phase begins: ``data_wait, forward, backward, optimizer, eval, ckpt_block``."""
@@ -22,7 +46,8 @@ class Observer:
         """The micro-batches of this rank are there, before the forward pass."""
 
     def on_local_grads(self, step: int, parameters: Iterable[nn.Parameter]) -> None:
-        """Backward is done; gradients are summed over ranks, not yet clipped."""
+        """Backward is done. Gradients are this rank's own, except that FSDP2 has summed its shards on the way: it frees
+        each block's whole gradients at once, so there is no moment at which all of them exist."""
 
     def on_update(self, step: int, applied: bool) -> None:
         """The optimizer has stepped, or skipped a non-finite update."""

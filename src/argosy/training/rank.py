@@ -8,7 +8,7 @@ import os
 import socket
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -16,35 +16,48 @@ import torch
 import torch.distributed as dist
 
 from argosy import __version__
+from argosy.checkpoint.agreement import on_all_ranks
+from argosy.checkpoint.background import BackgroundSave
 from argosy.checkpoint.find import find
+from argosy.checkpoint.folders import saved_steps
 from argosy.checkpoint.load import load, restore_rng
 from argosy.checkpoint.manifest import Manifest
+from argosy.checkpoint.plan import make_plan
 from argosy.checkpoint.state import Tree, state_tree
-from argosy.data.loader import Loader
+from argosy.data.open_loader import open_loader
+from argosy.data.position import Position
 from argosy.data.prepare import Prepared, open_data, prepare
 from argosy.data.windows import EvaluationWindows
 from argosy.errors import Exit, UsageError
 from argosy.hardware.peaks import PeakCache
 from argosy.journal.heartbeat import HeartbeatPage
+from argosy.journal.off_cpu import OffCpu
+from argosy.journal.phys import INDEX, MATH
 from argosy.journal.reader import read_rows
 from argosy.journal.recorder import Recorder
 from argosy.journal.schema import Header
-from argosy.layout.layout import Layout, check_batch, check_model
-from argosy.models.build import build
+from argosy.layout.fits import check_batch, check_model
+from argosy.layout.layout import Layout
 from argosy.optim.build import build_optimizer
 from argosy.parallel.groups import control_group, use_stamped_groups
 from argosy.parallel.mesh import build_mesh
-from argosy.parallel.program import DTYPES, translate
+from argosy.parallel.precision import DTYPES
+from argosy.parallel.program import Program
 from argosy.parallel.rendezvous import meet
+from argosy.parallel.translate import translate
 from argosy.recipe.schema import Recipe
 from argosy.registry.run_folder import RunFolder
 from argosy.training.beginning import begin
 from argosy.training.loop import Ranks, Trainer
-from argosy.training.observers import Observer
+from argosy.training.memory import MemoryWatch
+from argosy.training.observers import Observer, Ready
 from argosy.training.peak import matmul_peak
 from argosy.training.phases import Phases
+from argosy.training.profiler import StepProfiler
+from argosy.training.saving import Saving
 from argosy.training.state import LoopState
 from argosy.training.steering import Account, Pace, Signals, Steering
+from argosy.training.tiers import Memory, local_ranks, open_memory
 
 
 @dataclass(frozen=True)
@@ -83,6 +96,7 @@ def train_rank(place: Place, observers: Sequence[Observer] = (), store: dist.Sto
             gc.freeze()
             gc.enable()
             end = trainer.run()
+            trainer.saving.close()
         with recorder.span("teardown"):
             if dist.is_initialized():
                 dist.destroy_process_group()
@@ -122,7 +136,11 @@ def _open_journal(run: RunFolder, recipe: Recipe, layout: Layout, place: Place, 
     page = HeartbeatPage(
         run.heartbeat_file(place.attempt, place.rank), attempt=place.attempt, rank=place.rank, boot_id=header.boot_id
     )
-    recorder = Recorder(run.rank_file(place.attempt, place.rank), header, page)
+    page.start_beating()
+    # With one thread the host is the device: math without a processor is no math.
+    watched = device.type == "cpu" and torch.get_num_threads() == 1
+    off_cpu = OffCpu(frozenset(INDEX[name] for name in MATH)) if watched else None
+    recorder = Recorder(run.rank_file(place.attempt, place.rank), header, page, off_cpu=off_cpu)
     recorder.span_closed("startup.process_start", header.proc_start, place.first_line_ns)
     recorder.span_closed("startup.import", place.first_line_ns, place.imported_ns)
     return recorder
@@ -151,15 +169,44 @@ def _build(
         recorder.event("peak", **peak.record())
     with recorder.span("startup.data_seek"):
         data = prepare(recipe) if place.data_folder is None else open_data(place.data_folder, recipe)
-        loader = Loader(data.train, recipe.data.sequence_length, recipe.batch_sequences, recipe.run.seed)
         recorder.event("corpus", **_corpus(recipe, data))
     with recorder.span("startup.model_init"):
-        model = build(recipe.model, data.vocab_size, DTYPES[compute])
-        program = translate(model, layout, mesh, recipe.precision, seed=recipe.run.seed, device=device)
-        optimizer = build_optimizer(program.model, recipe.optimizer)
-        tree = state_tree(program.model, optimizer, place.rank)
+        program = translate(
+            recipe.model,
+            data.vocab_size,
+            layout,
+            mesh,
+            recipe.precision,
+            micro_batches=layout.micro_batches(recipe.batch_sequences),
+            seed=recipe.run.seed,
+            device=device,
+        )
+        optimizer = build_optimizer(program.named_parameters(), recipe.optimizer)
+        tree = state_tree(program.named_parameters(), optimizer, place.rank)
     with recorder.span("startup.ckpt_load"):
-        state = _resume(run, recipe, tree, data, ranks, place, recorder)
+        memory = open_memory(
+            recipe.checkpoint,
+            run,
+            place.rank,
+            local_ranks(place.world_size),
+            place.attempt,
+            tree,
+            group,
+            say,
+            world_size=place.world_size,
+            layout=asdict(layout),
+            recipe_hash=run.info.recipe_hash,
+            learning_hash=run.info.learning_hash,
+            running_hash=run.info.running_hash,
+            data_digest=data.digest,
+        )
+        state, committed_step = _resume(run, recipe, tree, data, ranks, place, recorder, memory)
+    with recorder.span("startup.data_seek"):
+        position = state.position or Position(state.step * recipe.batch_sequences)
+        loader = open_loader(recipe, data, position, say)
+        if recipe.data.sources:
+            position = replace(position, weights=loader.order.mixture.stages)
+        state.position = position
     pace = Pace(sum(tensor.nbytes for part in tree.values() for tensor in part.values()))
     account = Account(
         paid_before_ns=place.paid_before_ns,
@@ -168,6 +215,9 @@ def _build(
         created_wall_ns=run.info.created_wall_ns,
         price_per_hour=recipe.budget.price_per_device_hour,
     )
+    phases = Phases(recorder, [*_instruments(recipe, layout, recorder, program, tree, state.step, device), *observers])
+    models = list(program.models.values())
+    phases.ready(Ready(place.rank, place.world_size, group, layout, models, tree, state.step))
     return Trainer(
         recipe=recipe,
         ranks=ranks,
@@ -178,30 +228,92 @@ def _build(
         final_windows=_windows(recipe, data, recipe.eval.final_tokens),
         tokenizer=data.tokenizer,
         state=state,
-        tree=tree,
-        manifest=Manifest(
-            run_id=run.info.id,
-            step=state.step,
-            generation=place.attempt,
-            world_size=place.world_size,
-            layout=asdict(layout),
-            recipe_hash=run.info.recipe_hash,
-            learning_hash=run.info.learning_hash,
-            running_hash=run.info.running_hash,
-            data_digest=data.digest,
-            vocabulary_digest=data.tokenizer.vocabulary_digest,
-            code_version=__version__,
-            created_wall_s=0.0,
-            training={},
+        saving=_saving(
+            run, recipe, layout, place, data, group, tree, pace, recorder, phases, say, memory, committed_step
         ),
-        checkpoints=run.checkpoints,
         steering=Steering(recipe, run.control, account, signals, pace, leads=place.rank == 0),
         pace=pace,
         recorder=recorder,
-        phases=Phases(recorder, observers),
+        phases=phases,
         say=say,
-        committed_step=state.step,
     )
+
+
+def _saving(
+    run: RunFolder,
+    recipe: Recipe,
+    layout: Layout,
+    place: Place,
+    data: Prepared,
+    group: dist.ProcessGroup | None,
+    tree: Tree,
+    pace: Pace,
+    recorder: Recorder,
+    phases: Phases,
+    say: "_Voice",
+    memory: Memory | None,
+    committed_step: int,
+) -> Saving:
+    """What keeps the state: where to, and as whose."""
+    manifest = Manifest(
+        run_id=run.info.id,
+        step=0,
+        generation=place.attempt,
+        world_size=place.world_size,
+        layout=asdict(layout),
+        recipe_hash=run.info.recipe_hash,
+        learning_hash=run.info.learning_hash,
+        running_hash=run.info.running_hash,
+        data_digest=data.digest,
+        vocabulary_digest=data.tokenizer.vocabulary_digest,
+        code_version=__version__,
+        created_wall_s=0.0,
+        training={},
+    )
+    plan = make_plan(tree, group)
+    background = None
+    if memory is not None and recipe.checkpoint.background:
+        background = BackgroundSave(memory.snapshots, plan, run.checkpoints, place.attempt, group)
+        background.writer.start()
+    return Saving(
+        table=recipe.checkpoint,
+        group=group,
+        tree=tree,
+        plan=plan,
+        manifest=manifest,
+        batch_sequences=recipe.batch_sequences,
+        checkpoints=run.checkpoints,
+        pace=pace,
+        recorder=recorder,
+        phases=phases,
+        say=say,
+        committed_step=committed_step,
+        memory=memory,
+        background=background,
+    )
+
+
+def _instruments(
+    recipe: Recipe,
+    layout: Layout,
+    recorder: Recorder,
+    program: Program,
+    tree: Tree,
+    first_step: int,
+    device: torch.device,
+) -> list[Observer]:
+    """What looks at sampled steps more closely."""
+    seed, every = recipe.run.seed, recipe.journal.sample_every
+    profiler = StepProfiler(
+        recorder,
+        [] if layout.compile else list(program.models.values()),
+        device,
+        seed=seed,
+        every=every,
+        share=recipe.journal.profile_share,
+        first_step=first_step,
+    )
+    return [profiler, MemoryWatch(recorder, tree, device, seed=seed, every=every)]
 
 
 class _Voice:
@@ -236,12 +348,25 @@ def _join(
 
 
 def _resume(
-    run: RunFolder, recipe: Recipe, tree: Tree, data: Prepared, ranks: Ranks, place: Place, recorder: Recorder
-) -> LoopState:
-    """Load the newest whole checkpoint into `tree`; if there is none yet, what the recipe starts from."""
+    run: RunFolder,
+    recipe: Recipe,
+    tree: Tree,
+    data: Prepared,
+    ranks: Ranks,
+    place: Place,
+    recorder: Recorder,
+    memory: Memory | None,
+) -> tuple[LoopState, int]:
+    """Load the newest snapshot or whole checkpoint into `tree`, else what the recipe starts from; and the step that
+    needs no save any more."""
+    newest = on_all_ranks(lambda: max(saved_steps(run.checkpoints), default=0), ranks.group)[0].value or 0
+    if memory is not None and (state := memory.restore(tree, newest, ranks.group)) is not None:
+        recorder.event("restore", id=f"step-{state.step}", to=state.step, tier="memory", why="failure")
+        return state, newest
     found = find(run.checkpoints, group=ranks.group, generation=place.attempt)
     if found is None:
-        return begin(recipe, tree, data, place.rank, place.world_size, ranks.group)
+        state = begin(recipe, tree, data, place.rank, place.world_size, ranks.group)
+        return state, state.step
     folder, manifest = found
     if manifest.data_digest != data.digest:
         raise UsageError(
@@ -256,7 +381,7 @@ def _resume(
         restore_rng(tree, place.rank)
     state = LoopState.from_dict(manifest.training)
     recorder.event("restore", id=folder.name, to=manifest.step, tier="storage", why="resume")
-    return state
+    return state, state.step
 
 
 def _windows(recipe: Recipe, data: Prepared, tokens: int | None) -> EvaluationWindows:
@@ -271,9 +396,9 @@ def _windows(recipe: Recipe, data: Prepared, tokens: int | None) -> EvaluationWi
 
 def _corpus(recipe: Recipe, data: Prepared) -> dict[str, object]:
     return {
-        "source": recipe.data.source,
+        "source": ", ".join(source.name for source in data.sources) or recipe.data.source,
         "digest": data.digest,
-        "train_tokens": data.train.tokens,
+        "train_tokens": data.train_tokens,
         "held_out_tokens": data.held_out.tokens,
         "held_out_bytes": data.held_out_bytes,
         "gzip_bpb": data.gzip_bits_per_byte,

@@ -12,8 +12,7 @@ from argosy.data.prepare import prepare
 from argosy.data.tokenizer import Tokenizer
 from argosy.errors import InputError
 from argosy.models.build import build
-from argosy.models.decoder import Decoder
-from argosy.models.generate import generate
+from argosy.models.generate import NextLogits, generate, next_logits_of
 from argosy.registry.run_folder import RunFolder
 
 
@@ -21,7 +20,7 @@ from argosy.registry.run_folder import RunFolder
 class Speaker:
     """A trained model with its tokenizer."""
 
-    model: Decoder
+    next_logits: NextLogits
     tokenizer: Tokenizer
     step: int
     context: int
@@ -36,7 +35,7 @@ class Speaker:
         """
         end = self.tokenizer.end_of_text
         ids = generate(
-            self.model,
+            self.next_logits,
             [end, *self.tokenizer.encode(prompt).tolist()],
             tokens,
             context=self.context,
@@ -62,4 +61,4 @@ def open_speaker(run_dir: Path, step: int | None = None) -> Speaker:
     data = prepare(recipe)
     model = build(recipe.model, data.vocab_size, torch.float32, device="cpu")
     load(folder, manifest, {"model": dict(model.state_dict())}, None)
-    return Speaker(model.eval(), data.tokenizer, manifest.step, recipe.data.sequence_length)
+    return Speaker(next_logits_of(model.eval()), data.tokenizer, manifest.step, recipe.data.sequence_length)

@@ -1,13 +1,12 @@
 """One optimizer step: forward and backward over micro-batches, then the guarded update."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch.optim import Optimizer
 
 from argosy.data.batch import Batch
-from argosy.optim.clip import global_norm
 from argosy.optim.guard import apply_update
 from argosy.parallel.program import Program
 from argosy.training.phases import Phases
@@ -46,25 +45,24 @@ def train_step(
     """
     with phases("optimizer", step):
         program.clear_gradients()
-    loss_sum = torch.zeros((), dtype=torch.float32, device=device)
-    for number, batch in enumerate(batches, start=1):
-        with phases("h2d_copy", step) if device.type != "cpu" else phases.nothing:
-            tokens, targets = batch.tokens.to(device), batch.targets.to(device)
-        with phases("forward", step):
-            sums = program.model(tokens, targets, z_loss=z_loss)
-            objective = sums.objective / global_loss_tokens
-        with phases("backward", step):
-            program.backward(objective, last=number == len(batches))
-        loss_sum += sums.loss_sum.detach()
+    if device.type != "cpu":
+        with phases("h2d_copy", step):
+            batches = [replace(b, tokens=b.tokens.to(device), targets=b.targets.to(device)) for b in batches]
+    loss_sum = program.forward_backward(
+        batches, divisor=global_loss_tokens, z_loss=z_loss, timed=lambda name: phases(name, step)
+    )
     phases.local_gradients(step, program.parameters())
+    with phases("backward", step):
+        program.sum_gradients()
     with phases("optimizer", step):
         for group in optimizer.param_groups:
             group["lr"] = learning_rate
-        norm = global_norm(program.parameters())
+        norm = program.gradient_norm()
         # Replicas compute the norm each for itself: a rank whose copy alone went wrong must not skip alone.
         global_loss_sum, broken = total([float(loss_sum), float(not torch.isfinite(norm))])
         if broken:
             norm = torch.full_like(norm, torch.nan)
         update = apply_update(optimizer, program.parameters(), norm, clip_norm)
+        program.after_change()
     phases.update(step, update.applied)
     return StepResult(global_loss_sum, update.norm, update.applied)
