@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from argosy.errors import UsageError
+from argosy.journal.collectives import calls
 from argosy.journal.heartbeat import HeartbeatPage, State, read_beat
 from argosy.journal.phys import INDEX, PHYS
 from argosy.journal.reader import OPEN, Journal, JournalFile, read_file
@@ -148,10 +149,10 @@ def test_collectives_are_recorded_on_sampled_steps_only_and_numbered_on_all(tmp_
             with recorder.collective("dp", "all_reduce", "g", 4):
                 clock.run(3)
         recorder.end_step(step, loss_tokens=1)
-    colls = list(finished(recorder, tmp_path / "j").of_kind("coll"))
-    assert [coll["s"] for coll in colls] == [2, 2, 5, 5]  # (step + seed) is a multiple of 3
-    assert [coll["n"] for coll in colls] == [4, 5, 10, 11]
-    assert all(coll["t1"] - coll["x"] == 3 for coll in colls)
+    made = list(calls(finished(recorder, tmp_path / "j").events))
+    assert [call.step for call in made] == [2, 2, 5, 5]  # (step + seed) is a multiple of 3
+    assert [call.number for call in made] == [4, 5, 10, 11]
+    assert all(call.done_ns - call.waited_ns == 3 for call in made)
 
 
 def test_collector_pauses_are_phases_of_their_own(tmp_path: Path) -> None:
@@ -239,7 +240,7 @@ def test_a_sampled_step_is_bounded_and_says_what_it_left_out(tmp_path: Path, clo
             clock.run(1_000_000)
     recorder.end_step(0, loss_tokens=1)
     file = finished(recorder, tmp_path / "j")
-    written = len(list(file.of_kind("coll")))
+    written = len(list(calls(file.events)))
     assert sum(row["n"] for row in file.of_kind("drop")) == 500 - written
     rest = (tmp_path / "j").read_bytes().partition(b"\n")[2]
     assert written > 20

@@ -37,11 +37,18 @@ PHYS = (
     "eval",
     "teardown",
     *STARTUP,
+    "recompute",
+    "health_check",
+    "terminate",
+    "comm.outer_sync",
 )
+
+MATH = ("forward", "backward", "optimizer")
+"""Phases in which a device computes."""
 
 INDEX = {name: index for index, name in enumerate(PHYS)}
 
-STEP_EXTERNAL = frozenset((*STARTUP, "ckpt_block", "eval", "teardown"))
+STEP_EXTERNAL = frozenset((*STARTUP, "ckpt_block", "eval", "teardown", "health_check", "terminate"))
 """No part of a step's work, even when they interrupt one: they share no fate with it."""
 
 

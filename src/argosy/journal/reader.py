@@ -42,6 +42,8 @@ class Steps:
     """Nats per token; nan where unknown. So are `grad_norm` and `lr`."""
     grad_norm: NDArray[np.float64]
     lr: NDArray[np.float64]
+    off_cpu: Ints
+    """[rows, 2] time in math phases without a processor, and of it in the queue for one; 0 where nobody watched."""
 
     def __len__(self) -> int:
         return len(self.seq)
@@ -63,6 +65,7 @@ class Steps:
             loss=floats("l"),
             grad_norm=floats("g"),
             lr=floats("r"),
+            off_cpu=_matrix([row.get("u", ()) for row in rows], 2),
         )
 
 

@@ -17,19 +17,24 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
 
-import orjson
-
 from argosy.errors import UsageError
 from argosy.journal import heartbeat as page
 from argosy.journal.clock import mono_ns
+from argosy.journal.collectives import CALL_BYTES, Call, pack
 from argosy.journal.heartbeat import HeartbeatPage, State
+from argosy.journal.line import Line, pack_line
+from argosy.journal.off_cpu import OffCpu
 from argosy.journal.phys import AXES, INDEX, PHYS, comm
-from argosy.journal.schema import SAMPLED_STEP_BYTES, STEP_BYTES, Header, sampled
-from argosy.journal.writer import Record, Writer
+from argosy.journal.schema import COLLS_BYTES, Header, sampled
+from argosy.journal.writer import Writer
 
 _TELEMETRY = INDEX["telemetry"]
 _GC = INDEX["gc"]
 _OUTSIDE = len(PHYS)  # the slot of time between declared phases; never written
+_COMM = tuple(index for name, index in INDEX.items() if name.startswith("comm."))
+
+LONGEST_LINE = 20_000
+"""Stretches of a sampled step that are kept until its record is written."""
 
 Phase = AbstractContextManager[Any, None]
 
@@ -38,7 +43,9 @@ class Recording(Protocol):
     """What the engine asks of a recorder; :class:`Recorder` and :class:`NullRecorder` provide it."""
 
     def phase(self, name: str) -> Phase: ...
-    def collective(self, axis: str, op: str, group: str, nbytes: int) -> Phase: ...
+    def collective(
+        self, axis: str, op: str, group: str, nbytes: int, ends: tuple[int, int | None] | None = None
+    ) -> Phase: ...
     def span(self, name: str) -> Phase: ...
     def span_closed(self, name: str, t0_ns: int, t1_ns: int) -> None: ...
     def end_step(
@@ -60,7 +67,8 @@ class Recording(Protocol):
 class Recorder:
     """Writes one rank's journal and heartbeat.
 
-    `clock` is for tests; it must be the monotonic clock that the header was stamped with.
+    `clock` is for tests; it must be the monotonic clock that the header was stamped with. `off_cpu` watches the
+    calling thread's processor time too: for ranks whose device is that thread.
     """
 
     def __init__(
@@ -70,8 +78,10 @@ class Recorder:
         heartbeat: HeartbeatPage | None = None,
         *,
         clock: Callable[[], int] = mono_ns,
+        off_cpu: OffCpu | None = None,
     ):
         self._clock = clock
+        self._off_cpu = off_cpu
         self._header = header
         self._heartbeat = heartbeat
         self._words: Any = heartbeat.words if heartbeat else [0] * page.WORDS
@@ -86,9 +96,9 @@ class Recorder:
 
         self._spans = 0
         self._groups: Counter[str] = Counter()
-        self._colls: list[Record] = []
-        self._coll_bytes = 0
-        self._coll_dropped = 0
+        self._calls: list[Call] = []
+        self._calls_dropped = 0
+        self._line: Line = []
         self._passes: list[list[int]] = []  # [first, last] step of each stretch without a rollback
         self.next_step = 0
 
@@ -118,25 +128,49 @@ class Recorder:
         except KeyError:
             raise UsageError(f"{name!r} is no phase of a journal", do=f"use one of {', '.join(PHYS)}") from None
 
-    def collective(self, axis: str, op: str, group: str, nbytes: int) -> "Phase":
-        """The wait for a collective that is issued now; on sampled steps it is also recorded by itself."""
-        number = self._groups[group]
-        self._groups[group] = number + 1
+    def collective(
+        self, axis: str, op: str, group: str, nbytes: int, ends: tuple[int, int | None] | None = None
+    ) -> "Phase":
+        """The wait for a collective that is issued now; on sampled steps it is also recorded by itself.
+
+        `ends` are ranks in the group: (source, target) of a transfer between two, (root, None) of a collective that
+        depends on its root.
+        """
+        source, target = ends or (None, None)
+        counted = group if target is None else f"{group} {source} {target}"
+        number = self._groups[counted]
+        self._groups[counted] = number + 1
+        self._words[page.COLLECTIVES] += 1
         phase = self._comm[axis]
         # An evaluation or a save makes as many collectives as hundreds of steps: they are its own, not the step's.
         if not self._sampling or self._frames:
             return phase
-        fields = {"s": self._next_step, "ax": axis, "op": op, "g": group, "n": number, "b": nbytes, "t0": self._clock()}
-        return _Collective(self, phase, fields)
+        call = Call(self._next_step, axis, op, group, number, nbytes, self._clock(), source=source, target=target)
+        return _Collective(self, phase, call)
+
+    @property
+    def off_cpu_ns(self) -> int:
+        """Time without a processor in math phases of the step under way, where that is watched."""
+        return 0 if self._off_cpu is None else sum(self._off_cpu.off.values())
+
+    @property
+    def line(self) -> Line:
+        """What this rank did so far in the step under way, if it is sampled: (phase, begin, end) in order [ns]."""
+        return self._line
 
     def _switch(self, to: int) -> None:
         now = self._clock()
         # A GC pause may have run since the clock was read: its end is then the last switch, and later than `now`.
         if now > self._mark:
             self._amounts[self._current] += now - self._mark
+            if self._sampling and not self._frames and len(self._line) < LONGEST_LINE:
+                self._line.append((self._current, self._mark, now))
+            if self._off_cpu is not None:
+                self._off_cpu.switch(self._current, to, now - self._mark)
             self._mark = now
         self._current = to
         self._words[page.MONO] = now
+        self._words[page.PHASE] = to if to != _OUTSIDE else page.NOWHERE
         done = self._clock()
         if done > self._mark:
             self._amounts[_TELEMETRY] += done - self._mark
@@ -182,6 +216,8 @@ class Recorder:
         fields: dict[str, Any] = {"id": self._spans, "p": PHYS[index], "t0": begin, "t1": None}
         if len(self._frames) > 1:
             fields["d"] = len(self._frames) - 1
+        else:
+            self._words[page.SPAN] = index
         self._put("span", fields)
         self._switch(index)
         return self._spans, begin
@@ -193,9 +229,14 @@ class Recorder:
         if not self._frames and PHYS[index].startswith("startup."):
             # Nothing of a step happens between start-up phases: the first window begins after the last of them.
             self._window, self._amounts = end, [0] * (_OUTSIDE + 1)
+            self._line = []
+        elif not self._frames and self._sampling:
+            self._line.append((index, begin, end))
         fields: dict[str, Any] = {"id": number, "p": PHYS[index], "t0": begin, "t1": end}
         if self._frames:
             fields["d"] = len(self._frames)
+        else:
+            self._words[page.SPAN] = page.NOWHERE
         inside[index] = inside[_OUTSIDE] = 0  # its own self time is what the nested ones leave of it
         if any(inside):
             fields["a"] = _trimmed(inside)
@@ -223,6 +264,7 @@ class Recorder:
         end, amounts = self._mark, self._amounts
         fields: dict[str, Any] = {"s": step, "t0": self._window, "t1": end}
         self._window, self._amounts = end, [0] * (_OUTSIDE + 1)
+        self._tell_step(end - fields["t0"], sum(amounts) - sum(amounts[index] for index in _COMM))
         amounts[_OUTSIDE] = 0
         fields["a"] = _trimmed(amounts)
         fields["n"] = _trimmed([loss_tokens, context_tokens, pad_tokens])
@@ -234,9 +276,11 @@ class Recorder:
             fields["v"] = visit
         if skipped:
             fields["x"] = 1
+        if self._off_cpu is not None and any(off := self._off_cpu.take()):
+            fields["u"] = off
         self._put("step", fields, droppable=True)
-        if self._colls:
-            self._write_colls()
+        if self._sampling:
+            self._write_sample(step)
         self.next_step = step + 1
         self._words[page.STATE] = State.STEPPING
         self._leave()
@@ -261,6 +305,8 @@ class Recorder:
             self._put("close", {"t": self._mark})
             self._beat()
             self._writer.close()
+            if self._off_cpu is not None:
+                self._off_cpu.close()
             if self._heartbeat:
                 self._heartbeat.close()
             self._words = [0] * page.WORDS
@@ -269,20 +315,28 @@ class Recorder:
         self._writer.put(kind, fields, droppable=droppable)
         self._words[page.SEQ] = self._writer.last_seq
 
-    def _write_colls(self) -> None:
-        self._writer.put_all(self._colls, droppable=True)
-        if self._coll_dropped:
-            self._writer.put("drop", {"n": self._coll_dropped, "why": "sampled step too large"})
-        self._words[page.SEQ] = self._writer.last_seq
-        self._colls, self._coll_bytes, self._coll_dropped = [], 0, 0
+    def _tell_step(self, whole_ns: int, own_ns: int) -> None:
+        """Tell the heartbeat page what a step took, and what of it was not spent on other ranks."""
+        done = self._words[page.STEPS]
+        self._words[page.OWN + done % page.OWN_STEPS] = own_ns
+        self._words[page.STEP_NS] = whole_ns
+        self._words[page.STEPS] = done + 1
 
-    def _keep_coll(self, fields: dict[str, Any]) -> None:
-        size = len(orjson.dumps(fields)) + 32  # kind, number and line end
-        if self._coll_bytes + size > SAMPLED_STEP_BYTES - 2 * STEP_BYTES:
-            self._coll_dropped += 1
-            return
-        self._coll_bytes += size
-        self._colls.append(("coll", fields))
+    def _write_sample(self, step: int) -> None:
+        """What a sampled step has besides its record: the order of its phases, and its collectives."""
+        if self._line:
+            self._put("line", pack_line(step, self._line), droppable=True)
+        if self._calls:
+            self._put("colls", pack(step, self._calls), droppable=True)
+        if self._calls_dropped:
+            self._put("drop", {"n": self._calls_dropped, "why": "sampled step too large"})
+        self._line, self._calls, self._calls_dropped = [], [], 0
+
+    def _keep_call(self, call: Call) -> None:
+        if (len(self._calls) + 1) * CALL_BYTES > COLLS_BYTES:
+            self._calls_dropped += 1
+        else:
+            self._calls.append(call)
 
     def _count_visit(self, step: int) -> int:
         """How often this attempt has executed `step` before."""
@@ -315,21 +369,21 @@ class _Phase:
 
 
 class _Collective:
-    __slots__ = ("_fields", "_phase", "_recorder")
+    __slots__ = ("_call", "_phase", "_recorder")
 
-    def __init__(self, recorder: Recorder, phase: _Phase, fields: dict[str, Any]):
+    def __init__(self, recorder: Recorder, phase: _Phase, call: Call):
         self._recorder = recorder
         self._phase = phase
-        self._fields = fields
+        self._call = call
 
     def __enter__(self) -> None:
         self._phase.__enter__()
-        self._fields["x"] = self._recorder._mark
+        self._call.waited_ns = self._recorder._mark
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._phase.__exit__(kind, error, at)
-        self._fields["t1"] = self._recorder._mark
-        self._recorder._keep_coll(self._fields)
+        self._call.done_ns = self._recorder._mark
+        self._recorder._keep_call(self._call)
 
 
 class _Span:
@@ -353,7 +407,9 @@ class NullRecorder:
     def phase(self, name: str) -> Phase:
         return nullcontext()
 
-    def collective(self, axis: str, op: str, group: str, nbytes: int) -> Phase:
+    def collective(
+        self, axis: str, op: str, group: str, nbytes: int, ends: tuple[int, int | None] | None = None
+    ) -> Phase:
         return nullcontext()
 
     def span(self, name: str) -> Phase:

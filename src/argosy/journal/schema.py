@@ -12,16 +12,23 @@ header   first line of each file: :class:`Header`
 step     s step · t0, t1 window: from the end of the previous one to the end of this one · a self times by position
          in the header's `phys`, trailing zeros cut · n [loss, context, pad] tokens of the global batch · l loss,
          nats per token over the global batch · g gradient norm before clipping · r learning rate ·
-         v earlier visits of this step in this attempt (absent: 0) · x 1 if the update was skipped
+         v earlier visits of this step in this attempt (absent: 0) · x 1 if the update was skipped ·
+         u [ns in math phases without a processor, of these waiting for one] where the host is the device
 span     id · p phys · t0, t1 (null: still open) · d spans around it (absent: 0) · a self times of phases inside.
          Written when opened and again, with the same id, when closed
-coll     a collective on a sampled step: s, ax axis, op, g group, n number in the group, b bytes,
-         t0 issued, x the wait for it began, t1 done
+colls    the collectives of a sampled step: see :mod:`argosy.journal.collectives`
+line     the phases of a sampled step in order: see :mod:`argosy.journal.line`
+device   what the device did in a profiled step: s · m [phase of the host, what the device did, ns]... · cost of
+         profiling it · b [module, forward, backward, idle inside]... ns · ev number of device activities seen
+memory   s · rss, peak_rss bytes of the process · parameters, gradients, optimizer bytes · of a device: allocated,
+         peak, reserved, peak_reserved bytes, retries, ooms
+norms    s · local squared gradient norm of this rank's share · ranks sharing one batch
 ckpt     t · id · s updates it holds · tier storage|memory · ph start|committed|failed · why
 restore  t · id · to updates it holds · tier · why failure|resume|operator|nan
 attempt  (agent) t · ph start|end · exit code · signal · reason why the run stopped
 anchor   t, wall, boot: all clocks at one moment
 data     s · src source · tokens · loss_tokens · pad · first_seen
+incident t · cause · rank · detected_ns, recovered_ns: a fault, its detection and recovery
 eval     t · s · loss nats per token · bpb bits per byte · tokens · bytes · full whether all held-out data
 sample   t · text
 decision t · what · and what belongs to it (`stop`: reason; `metric_only`: the run keeps no weights on purpose)
@@ -48,13 +55,18 @@ from argosy import __version__
 from argosy.journal.clock import anchor, boot_id, process_start_ns
 from argosy.journal.phys import PHYS
 
-VERSION = 1
+VERSION = 2
+"""2: `colls` and `line` instead of `coll`, `device`, `memory`, `norms`."""
 
 LOST_BY_FAILURE = frozenset(("failure", "resume"))
 """Reasons of a restore that undo work because something broke; with any other, somebody decided it."""
 
 STEP_BYTES = 256
 SAMPLED_STEP_BYTES = 8_000
+COLLS_BYTES = 3_600
+LINE_BYTES = 2_000
+DEVICE_BYTES = 1_900
+"""Shares of a sampled step; the rest is its step record, its memory record and a `drop`."""
 
 
 @dataclass(frozen=True)
@@ -115,5 +127,5 @@ class Header:
 
 
 def sampled(step: int, seed: int, every: int) -> bool:
-    """Whether collectives of this step are recorded one by one: the same on all ranks."""
+    """Whether this step's collectives and phases are recorded one by one: the same on all ranks."""
     return (step + seed) % every == 0
