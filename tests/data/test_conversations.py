@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from texts import split_loader
 
 from argosy.data.build import TokenizerSpec, build_data_set
 from argosy.data.chat_template import ChatTemplate
 from argosy.data.conversations import Conversations
 from argosy.data.corpus import Document, Rejected
 from argosy.data.inspect import inspect
-from argosy.data.loader import Loader
 from argosy.data.shards import TokenShards
 from argosy.data.tokenizer import END_OF_TEXT, Tokenizer
 from argosy.data.windows import EvaluationWindows
@@ -205,9 +205,9 @@ def test_loss_is_on_the_answer_to_the_end_of_text(data_set: Path, part: str) -> 
 def test_loader_gives_no_loss_elsewhere(data_set: Path, length: int) -> None:
     shards = TokenShards.open(data_set / "train")
     tokens, loss = expected_stream(shards)
-    loader = Loader(shards, length, 4, seed=1)
+    loader = split_loader(shards, length, seed=1)
     for step in range(5):
-        batch = loader.batch(step)
+        batch = loader.batch(((4 * step, 4),))
         for row, sample in enumerate(batch.sample_ids.tolist()):
             places = range(sample * length + 1, sample * length + length + 1)
             wanted = [tokens[place] if loss[place] else -100 for place in places]

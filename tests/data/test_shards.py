@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from texts import write_shards
 
-from argosy.data.shards import ShardWriter, TokenShards
+from argosy.data.shard_writer import ShardWriter
+from argosy.data.shards import TokenShards
 from argosy.errors import InputError
 
 

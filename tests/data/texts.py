@@ -7,7 +7,11 @@ from pathlib import Path
 import numpy as np
 
 from argosy.data.corpus import Document
-from argosy.data.shards import ShardWriter, TokenShards
+from argosy.data.loader import Loader
+from argosy.data.packing import Split
+from argosy.data.samples import SampleOrder
+from argosy.data.shard_writer import ShardWriter
+from argosy.data.shards import TokenShards
 
 
 @dataclass(frozen=True)
@@ -35,3 +39,9 @@ def write_shards(
             writer.add(np.arange(place + 1, place + length + 1), text_bytes=length)
             place += length + 1
     return TokenShards.open(folder)
+
+
+def split_loader(shards: TokenShards, sequence_length: int, seed: int = 0, *, masks: bool = False) -> Loader:
+    """A loader over one source, cut into samples of `sequence_length`."""
+    packing = Split(shards, sequence_length, masks=masks)
+    return Loader([packing], SampleOrder(seed, [packing.samples]), sequence_length, masks=masks)

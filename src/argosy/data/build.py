@@ -25,7 +25,8 @@ from argosy.data.companions import CHAT_TEMPLATE, copy_companions
 from argosy.data.corpus import Corpus, Document
 from argosy.data.files import build_folder, digest_json, fsync, read_json, write_json
 from argosy.data.scan import Scan, scan, split
-from argosy.data.shards import SHARD_TOKENS, ShardWriter, TokenShards
+from argosy.data.shard_writer import ShardWriter
+from argosy.data.shards import SHARD_TOKENS, TokenShards
 from argosy.data.tokenizer import SPLIT, Kind, Tokenizer
 from argosy.errors import InputError
 

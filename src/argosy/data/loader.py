@@ -1,75 +1,88 @@
-"""Training batches as a pure function of the step: nothing to save, nothing to replay."""
+"""Training batches as a pure function of the global index: nothing to replay, nothing to warm up."""
+
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 
-from argosy.data.batch import NO_LOSS, Batch
-from argosy.data.samples import SampleOrder
-from argosy.data.shards import TokenShards
-from argosy.errors import InputError
+from argosy.data.batch import EPOCH, LOSS, PAD, SAMPLE, SOURCE, Batch
+from argosy.data.packing import Packing, document_masks
+from argosy.data.position import Ranges
+from argosy.data.samples import Drawn, SampleOrder
 
 
 class Loader:
-    """Global batches of a token stream, any rank's share of them at any step.
+    """Any rank's share of any global batch.
 
-    Sample ``i`` covers tokens ``i·S … i·S + S`` of the stream: S inputs and, one further, S targets, so that every
-    token but the first is a target in exactly one sample; what is left at the end and fills no sample is not
-    used. Batch ``t`` holds the global indices ``t·B … (t+1)·B - 1`` of :class:`SampleOrder`, and the ranks' shares are
-    consecutive slices of it: their concatenation in rank order is the same batch for any number of ranks.
+    A batch is some stretch of global indices of :class:`SampleOrder`, and the ranks' shares are consecutive slices of
+    it: their concatenation in rank order is the same batch for any number of ranks and any micro-batch.
 
     Args:
-        shards: the training stream.
+        packings: the samples of each source.
+        order: which of them comes when.
         sequence_length: S, in tokens.
-        batch_sequences: B, sequences of one global batch.
-        seed: the recipe's ``run.seed``.
-
-    Raises:
-        InputError: the stream is shorter than one batch.
+        masks: give ``segments`` and ``positions``, so that documents of a row do not see each other.
     """
 
-    def __init__(self, shards: TokenShards, sequence_length: int, batch_sequences: int, seed: int):
-        self.shards = shards
+    def __init__(self, packings: Sequence[Packing], order: SampleOrder, sequence_length: int, *, masks: bool = False):
+        self.packings = tuple(packings)
+        self.order = order
         self.sequence_length = sequence_length
-        self.batch_sequences = batch_sequences
-        self.samples = (shards.tokens - 1) // sequence_length
-        if self.samples < batch_sequences:
-            raise InputError(
-                f"{shards.tokens} tokens make {self.samples} samples of {sequence_length}, "
-                f"less than one batch of {batch_sequences}",
-                where=str(shards.folder),
-                do="use more text, a smaller batch.tokens or a shorter data.sequence_length",
-            )
-        self.order = SampleOrder(seed, self.samples)
+        self.masks = masks
 
-    def batch(self, step: int, data_rank: int = 0, data_ranks: int = 1, micro: slice = slice(None)) -> Batch:
-        """A rank's share of the batch of ``step`` (steps count from 0).
+    def batch(self, window: Ranges, data_rank: int = 0, data_ranks: int = 1, micro: slice = slice(None)) -> Batch:
+        """A rank's share of the global batch that stands at the indices of ``window``.
 
         Args:
+            window: stretches of global indices, as :meth:`Position.take` gives them.
             micro: sequences of the share, e.g. ``slice(0, 4)`` for the first micro-batch of four.
+
+        Raises:
+            IndexError: the sources have reached their limits before.
+            InputError: tokens on the disk are not what was written.
         """
-        assert self.batch_sequences % data_ranks == 0, "the layout checks that ranks divide the batch"
-        share = self.batch_sequences // data_ranks
-        first = step * self.batch_sequences + data_rank * share
-        ids = self.order.ids(first, share)[micro]
-        length = self.sequence_length
-        # Gathered as stored and widened once: int64 everywhere would move four times the bytes.
-        windows = np.empty((len(ids), length + 1), dtype=self.shards.dtype)
-        for row, sample in zip(windows, ids.tolist(), strict=True):
-            self.shards.read(sample * length, sample * length + length + 1, out=row)
-        targets = windows[:, 1:].astype(np.int64)
-        context_tokens = 0
-        if self.shards.masked:
-            for row, sample in zip(targets, ids.tolist(), strict=True):
-                row[~self.shards.read_loss(sample * length + 1, sample * length + length + 1)] = NO_LOSS
-            context_tokens = int((targets == NO_LOSS).sum())
-        return Batch(
-            tokens=torch.from_numpy(windows[:, :-1].astype(np.int64)),
-            targets=torch.from_numpy(targets),
-            sample_ids=torch.from_numpy(ids.copy()),
-            loss_tokens=targets.size - context_tokens,
-            context_tokens=context_tokens,
+        size = sum(count for _, count in window)
+        assert size % data_ranks == 0, "the layout checks that ranks divide the batch"
+        share = size // data_ranks
+        start, stop, _ = micro.indices(share)
+        return self._read(self._draw(window, data_rank * share + start, max(0, stop - start)))
+
+    def _draw(self, window: Ranges, skip: int, count: int) -> Drawn:
+        """``count`` samples of the window, after the first ``skip``."""
+        parts = []
+        for first, length in window:
+            taken = min(max(0, length - skip), count)
+            if taken:
+                parts.append(self.order.draw(first + skip, taken))
+            skip, count = max(0, skip - length), count - taken
+        if len(parts) == 1:
+            return parts[0]
+        empty = [np.empty(0, dtype=np.int64)]
+        return Drawn(
+            *(np.concatenate([*empty, *(getattr(part, name) for part in parts)]) for name in Drawn.__annotations__)
         )
 
-    def epoch(self, step: int) -> float:
-        """Passes over the data before ``step``."""
-        return step * self.batch_sequences / self.samples
+    def _read(self, drawn: Drawn) -> Batch:
+        shape = (len(drawn), self.sequence_length)
+        tokens, targets = np.empty(shape, dtype=np.int64), np.empty(shape, dtype=np.int64)
+        rows = np.empty((len(drawn), 5), dtype=np.int64)
+        rows[:, SOURCE], rows[:, EPOCH], rows[:, SAMPLE] = drawn.source, drawn.epoch, drawn.sample
+        begins = []
+        for row, (source, sample) in enumerate(zip(drawn.source.tolist(), drawn.sample.tolist(), strict=True)):
+            starts, rows[row, LOSS], rows[row, PAD] = self.packings[source].fill(sample, tokens[row], targets[row])
+            begins.append(starts)
+        segments = positions = None
+        if self.masks:
+            segments, positions = (torch.from_numpy(part) for part in document_masks(begins, self.sequence_length))
+        loss_tokens, pad_tokens = int(rows[:, LOSS].sum()), int(rows[:, PAD].sum())
+        return Batch(
+            tokens=torch.from_numpy(tokens),
+            targets=torch.from_numpy(targets),
+            sample_ids=torch.from_numpy(drawn.sample.copy()),
+            loss_tokens=loss_tokens,
+            context_tokens=tokens.size - loss_tokens - pad_tokens,
+            pad_tokens=pad_tokens,
+            segments=segments,
+            positions=positions,
+            rows=rows,
+        )

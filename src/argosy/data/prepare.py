@@ -1,6 +1,7 @@
 """From a recipe to open data: built on first use, found again afterwards."""
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,10 @@ from argosy.data.build import (
     dataset_digest,
     read_manifest,
 )
+from argosy.data.companions import copy_companions
 from argosy.data.files import build_folder, digest_json
 from argosy.data.shards import TokenShards
+from argosy.data.sources import JoinedShards, Source, note_mixture, noted_folders
 from argosy.data.stdlib import StandardLibrary
 from argosy.data.tokenizer import Tokenizer
 from argosy.errors import InputError, UsageError
@@ -27,10 +30,12 @@ VERIFIED_BYTES = 2 << 30
 
 @dataclass(frozen=True)
 class Prepared:
-    """A data set that is ready to train on.
+    """Data that is ready to train on: one data set, or several of a mixture with one tokenizer.
 
     Attributes:
-        folder: where it lies; ranks open it with :func:`open_data`.
+        folder: where ranks find it with :func:`open_data`.
+        sources: the data sets.
+        held_out: all their held-out text.
         vocab_size: rows of the model's embedding (at least the tokenizer's size).
         digest: of tokenizer and token streams; a run must go on with the same.
         source_digest: of the text.
@@ -39,8 +44,8 @@ class Prepared:
     """
 
     folder: Path
-    train: TokenShards
-    held_out: TokenShards
+    sources: tuple[Source, ...]
+    held_out: TokenShards | JoinedShards
     tokenizer: Tokenizer
     vocab_size: int
     digest: str
@@ -48,6 +53,11 @@ class Prepared:
     held_out_bytes: int
     gzip_bits_per_byte: float
     xz_bits_per_byte: float
+
+    @property
+    def train_tokens(self) -> int:
+        """Tokens to train on, over all sources."""
+        return sum(source.train.tokens for source in self.sources)
 
 
 def prepare(recipe: Recipe, say: Say = lambda line: None) -> Prepared:
@@ -60,30 +70,66 @@ def prepare(recipe: Recipe, say: Say = lambda line: None) -> Prepared:
 
     Raises:
         InputError: data is missing or damaged, has another digest than ``data.digest``, or does not fit the model.
-        UsageError: the recipe's tokenizer is not the one that ``data.source`` was built with.
+        UsageError: the recipe's tokenizer is not the one that the data was built with, or sources have different ones.
         StoppedError: the disk is full.
     """
     return open_data(data_folder(recipe, say), recipe, verify=True)
 
 
 def data_folder(recipe: Recipe, say: Say = lambda line: None) -> Path:
-    """Where the recipe's data lies; that of the standard library is built on first use."""
-    source = recipe.data.source
-    return _stdlib_folder(recipe, say) if source == "stdlib" else Path(source).expanduser()
+    """Where the recipe's data lies; that of the standard library is built on first use.
+
+    A mixture has a folder that names its data sets. The tokenizer's files are in it in either case.
+    """
+    table = recipe.data
+    if not table.sources:
+        return _source_folder(recipe, table.source, say)
+    folders = {one.name: _source_folder(recipe, one.folder, say) for one in table.sources}
+    tokenizers = {name: read_manifest(folder)["tokenizer"]["digest"] for name, folder in folders.items()}
+    first = next(iter(folders.values()))
+    return note_mixture(folders, tokenizers, Path(table.cache).expanduser(), partial(copy_companions, first))
 
 
 def open_data(folder: Path, recipe: Recipe, *, verify: bool = False) -> Prepared:
-    """Open a data set that exists, as :func:`prepare` does at its end.
+    """Open data that exists, as :func:`prepare` does at its end.
 
     Args:
-        verify: compare digests of the files, up to 2 GiB of shards; without it only their sizes.
+        verify: compare digests of the files, up to 2 GiB of shards for each source; without it only their sizes, and
+            what is read when it is read.
 
     Raises:
         InputError, UsageError: see :func:`prepare`.
     """
+    folders = noted_folders(folder)
+    built = read_manifest(next(iter(folders.values())))["tokenizer"]
+    tokenizer = Tokenizer.load(folder / TOKENIZER_FILE, kind=built["kind"])
+    sources = tuple(_open_source(name, place, recipe, tokenizer, verify) for name, place in folders.items())
+    alone = sources[0] if len(sources) == 1 and not sources[0].name else None
+    digest = alone.digest if alone else digest_json([[source.name, source.digest] for source in sources])
+    if recipe.data.digest not in (None, digest):
+        raise InputError(
+            f"wrong digest {digest}, the recipe asks for {recipe.data.digest}",
+            where=str(folder),
+            do="use the data of that digest, or set data.digest",
+        )
+    held_out = alone.held_out if alone else JoinedShards([source.held_out for source in sources])
+    return Prepared(
+        folder=folder,
+        sources=sources,
+        held_out=held_out,
+        tokenizer=tokenizer,
+        vocab_size=recipe.vocab_size or tokenizer.vocab_size,
+        digest=digest,
+        source_digest=alone.source_digest if alone else digest_json([source.source_digest for source in sources]),
+        held_out_bytes=held_out.text_bytes,
+        gzip_bits_per_byte=_baseline(sources, "gzip_bits_per_byte"),
+        xz_bits_per_byte=_baseline(sources, "xz_bits_per_byte"),
+    )
+
+
+def _open_source(name: str, folder: Path, recipe: Recipe, tokenizer: Tokenizer, verify: bool) -> Source:
     manifest = read_manifest(folder)
     train, held_out = (TokenShards.open(folder / split) for split in ("train", "held_out"))
-    tokenizer = Tokenizer.load(folder / TOKENIZER_FILE, kind=manifest["tokenizer"]["kind"])
     digest = dataset_digest(folder, tokenizer)
     if digest != manifest["digest"]:
         raise InputError(
@@ -91,31 +137,23 @@ def open_data(folder: Path, recipe: Recipe, *, verify: bool = False) -> Prepared
             where=str(folder / MANIFEST),
             do="copy the whole folder again",
         )
-    if recipe.data.digest not in (None, digest):
-        raise InputError(
-            f"wrong digest {digest}, the recipe asks for {recipe.data.digest}",
-            where=str(folder),
-            do="use the data of that digest, or set data.digest",
-        )
     if verify and (train.tokens + held_out.tokens) * train.dtype.itemsize <= VERIFIED_BYTES:
         train.verify()
         held_out.verify()
     _check_tokenizer(recipe.tokenizer, manifest["tokenizer"], folder)
-    vocab_size = recipe.vocab_size or tokenizer.vocab_size
     for shards in (train, held_out):
-        shards.check_vocab(vocab_size)
-    return Prepared(
-        folder=folder,
-        train=train,
-        held_out=held_out,
-        tokenizer=tokenizer,
-        vocab_size=vocab_size,
-        digest=digest,
-        source_digest=manifest["source"]["digest"],
-        held_out_bytes=held_out.text_bytes,
-        gzip_bits_per_byte=manifest["baselines"]["gzip_bits_per_byte"],
-        xz_bits_per_byte=manifest["baselines"]["xz_bits_per_byte"],
-    )
+        shards.check_vocab(recipe.vocab_size or tokenizer.vocab_size)
+    return Source(name, folder, train, held_out, digest, manifest["source"]["digest"], manifest["baselines"])
+
+
+def _baseline(sources: tuple[Source, ...], name: str) -> float:
+    """Mean over sources, weighted by the bytes that were compressed."""
+    read = sum(source.baselines["text_bytes"] for source in sources)
+    return sum(source.baselines[name] * source.baselines["text_bytes"] for source in sources) / read
+
+
+def _source_folder(recipe: Recipe, source: str, say: Say) -> Path:
+    return _stdlib_folder(recipe, say) if source == "stdlib" else Path(source).expanduser()
 
 
 def _stdlib_folder(recipe: Recipe, say: Say) -> Path:

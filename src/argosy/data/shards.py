@@ -1,170 +1,92 @@
 """Token shards: one stream of tokens in files that are mapped, never read whole.
 
 A folder holds ``manifest.json``, ``tokens-NNNNN.bin`` (uint16, or uint32 for vocabularies above 65,536;
-little endian) and ``ends-NNNNN.bin`` (int64: where each document ends inside its shard, its end-of-text token
-included). Where not every token carries loss there is also ``loss-NNNNN.bin`` (a byte per token, 0 or 1).
-Shards end at document boundaries. The manifest is written last: without it there is no data.
+little endian), ``sums-NNNNN.bin`` (uint64: a checksum per 64 KiB of the tokens) and ``ends-NNNNN.bin`` (int64: where
+each document ends inside its shard, its end-of-text token included). Where not every token carries loss there is also
+``loss-NNNNN.bin`` (a byte per token, 0 or 1). Shards end at document boundaries. The manifest is written last: without
+it there is no data.
 """
 
 from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import accumulate
 from pathlib import Path
-from types import TracebackType
-from typing import Any, BinaryIO, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from argosy.data.files import digest_file, digest_json, fsync, read_json, write_json
+from argosy.data.files import digest_file, digest_json, read_json
+from argosy.data.shard_files import CHECKED_BYTES, MOST_MAPPED, CheckedTokens, MappedFiles
 from argosy.errors import InputError
 
 SCHEMA = "argosy.shards/1"
 MANIFEST = "manifest.json"
 SHARD_TOKENS = 1 << 27
-_DIGESTS = {"tokens": "digest", "ends": "ends_digest", "loss": "loss_digest"}
+_CONTENT = {"tokens": "digest", "ends": "ends_digest", "loss": "loss_digest"}
+"""What a model sees; the digest of a data set covers these."""
+_DIGESTS = {**_CONTENT, "sums": "sums_digest"}
 
 
-class ShardWriter:
-    """Write documents one after another; the folder becomes readable when the block ends without an error."""
-
-    def __init__(self, folder: Path, vocab_size: int, end_of_text: int, shard_tokens: int = SHARD_TOKENS):
-        folder.mkdir()
-        self.folder = folder
-        self.vocab_size = vocab_size
-        self.end_of_text = end_of_text
-        self.shard_tokens = shard_tokens
-        self.dtype = np.dtype("<u2" if vocab_size <= 1 << 16 else "<u4")
-        self.max_token = 0
-        self.text_bytes = 0
-        self._shards: list[dict[str, Any]] = []
-        self._tokens: BinaryIO | None = None
-        self._ends: list[int] = []
-        self._losses: list[NDArray[np.bool_]] = []
-        self._loss_tokens = 0
-
-    def add(self, ids: NDArray[np.int64], text_bytes: int, loss: NDArray[np.bool_] | None = None) -> None:
-        """Append one document and its end-of-text token, which carries loss.
-
-        Args:
-            text_bytes: bytes of the text that carries loss.
-            loss: [ids.size] which tokens do; None: all. Documents of one folder have it all or none of them.
-        """
-        document = np.append(ids, self.end_of_text)
-        largest = int(document.max())
-        assert largest < self.vocab_size, f"tokenizer gave {largest} with a vocabulary of {self.vocab_size}"
-        self.max_token = max(self.max_token, largest)
-        self.text_bytes += text_bytes
-        if self._ends and self._ends[-1] + document.size > self.shard_tokens:
-            self._close_shard()
-        if self._tokens is None:
-            self._tokens = self._path("tokens", len(self._shards)).open("wb")
-        self._tokens.write(document.astype(self.dtype).tobytes())
-        self._ends.append((self._ends[-1] if self._ends else 0) + document.size)
-        if loss is not None:
-            self._losses.append(np.append(loss, True))
-        assert len(self._losses) in (0, len(self._ends)), "documents with and without a mask in one folder"
-        self._loss_tokens += document.size if loss is None else 1 + int(loss.sum())
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is not None:
-            if self._tokens is not None:
-                self._tokens.close()
-            return
-        if self._tokens is not None:
-            self._close_shard()
-        write_json(
-            self.folder / MANIFEST,
-            {
-                "schema": SCHEMA,
-                "dtype": self.dtype.name,
-                "vocab_size": self.vocab_size,
-                "end_of_text": self.end_of_text,
-                "max_token": self.max_token,
-                "documents": sum(shard["documents"] for shard in self._shards),
-                "tokens": sum(shard["tokens"] for shard in self._shards),
-                "loss_tokens": self._loss_tokens,
-                "text_bytes": self.text_bytes,
-                "shards": self._shards,
-            },
-        )
-
-    def _path(self, what: str, index: int) -> Path:
-        return self.folder / f"{what}-{index:05d}.bin"
-
-    def _close_shard(self) -> None:
-        assert self._tokens is not None
-        self._tokens.close()
-        index = len(self._shards)
-        tokens, ends = self._path("tokens", index), self._path("ends", index)
-        ends.write_bytes(np.array(self._ends, dtype="<i8").tobytes())
-        for path in (tokens, ends):
-            fsync(path)
-        shard = {
-            "tokens": self._ends[-1],
-            "documents": len(self._ends),
-            "digest": digest_file(tokens),
-            "ends_digest": digest_file(ends),
-        }
-        if self._losses:
-            loss = self._path("loss", index)
-            loss.write_bytes(np.concatenate(self._losses).astype(np.uint8).tobytes())
-            fsync(loss)
-            shard["loss_digest"] = digest_file(loss)
-        self._shards.append(shard)
-        self._tokens, self._ends, self._losses = None, [], []
+def shard_path(folder: Path, what: str, index: int) -> Path:
+    """File of a shard; `what` is tokens, sums, ends or loss."""
+    return folder / f"{what}-{index:05d}.bin"
 
 
 class TokenShards:
-    """A folder of token shards as one stream, mapped into memory.
+    """A folder of token shards as one stream. Files are mapped when they are touched, a bounded number at a time.
 
     Attributes:
         dtype: in which tokens are stored.
         tokens, documents, text_bytes: sizes of the stream; every document ends with ``end_of_text``.
+        unique_tokens: tokens of documents of which no earlier one is a copy.
         loss_tokens: tokens that carry loss; ``text_bytes`` counts the text of these.
         masked: whether some do not.
         digest: of all shards in order, by their digests; two folders with equal digests hold the same stream.
     """
 
-    def __init__(self, folder: Path, manifest: dict[str, Any]):
+    def __init__(self, folder: Path, manifest: dict[str, Any], most_mapped: int = MOST_MAPPED):
         self.folder = folder
         self.vocab_size: int = manifest["vocab_size"]
         self.end_of_text: int = manifest["end_of_text"]
         self.max_token: int = manifest["max_token"]
         self.documents: int = manifest["documents"]
         self.tokens: int = manifest["tokens"]
+        self.unique_tokens: int = manifest.get("unique_tokens", self.tokens)
         self.text_bytes: int = manifest["text_bytes"]
         self.loss_tokens: int = manifest.get("loss_tokens", self.tokens)
         self.digest = digest_json(
             [
                 manifest["dtype"],
-                [[shard[key] for key in _DIGESTS.values() if key in shard] for shard in manifest["shards"]],
+                [[shard[key] for key in _CONTENT.values() if key in shard] for shard in manifest["shards"]],
             ]
         )
         self.dtype = np.dtype(manifest["dtype"]).newbyteorder("<")
         self._shards: list[dict[str, Any]] = manifest["shards"]
         self._starts = list(accumulate((shard["tokens"] for shard in self._shards), initial=0))
         self.masked = any("loss_digest" in shard for shard in self._shards)
-        for index, shard in enumerate(self._shards):
-            if self.masked:
-                self._check_size(self._path("loss", index), shard["tokens"])
-            self._check_size(self._path("tokens", index), shard["tokens"] * self.dtype.itemsize)
-            self._check_size(self._path("ends", index), shard["documents"] * 8)
-        # Plain views of the maps: slicing an np.memmap costs five times as much as slicing an array.
-        self._maps = self._map("tokens", self.dtype)
-        self._losses = self._map("loss", np.dtype(np.bool_)) if self.masked else []
+        self._check_sizes()
+        self._files = MappedFiles(most_mapped)
+        self._tokens = [
+            CheckedTokens(
+                self._files,
+                self._path("tokens", index),
+                self.dtype,
+                self._path("sums", index) if "sums_digest" in shard else None,
+                shard["digest"],
+            )
+            for index, shard in enumerate(self._shards)
+        ]
+        self._verified: set[Path] = set()
 
     @classmethod
-    def open(cls, folder: Path, *, verify: bool = False) -> "TokenShards":
-        """Map a folder of shards.
+    def open(cls, folder: Path, *, verify: bool = False, most_mapped: int = MOST_MAPPED) -> "TokenShards":
+        """Open a folder of shards.
 
         Args:
-            verify: also compare the digest of every file, which reads all of them.
+            verify: also compare the digest of every file, which reads all of them. Without it, what is read is compared
+                when it is read.
+            most_mapped: files that stay mapped.
 
         Raises:
             InputError: folder, manifest or shard is missing, empty, truncated, of a newer version or damaged.
@@ -173,7 +95,7 @@ class TokenShards:
             raise InputError("no such data folder", where=str(folder), do="make it with `argosy data build`")
         manifest = read_json(folder / MANIFEST, SCHEMA)
         try:
-            shards = cls(folder, manifest)
+            shards = cls(folder, manifest, most_mapped)
         except (KeyError, TypeError) as error:
             raise InputError(f"manifest lacks {error}", where=str(folder / MANIFEST), do="build it again") from error
         if not shards.tokens:
@@ -183,23 +105,24 @@ class TokenShards:
         return shards
 
     def verify(self) -> None:
-        """Read every file and compare digests and the largest token.
+        """Read every file and compare digests.
 
         Raises:
             InputError: names the first damaged file.
         """
         for index, shard in enumerate(self._shards):
-            for what, expected in ((what, shard[key]) for what, key in _DIGESTS.items() if key in shard):
-                path = self._path(what, index)
-                if (found := digest_file(path)) != expected:
-                    raise InputError(
-                        f"wrong digest {found}, the manifest says {expected}", where=str(path), do="build it again"
-                    )
+            for what in (what for what, key in _DIGESTS.items() if key in shard):
+                self._verify(what, index)
 
     @property
     def count(self) -> int:
         """Number of shards."""
         return len(self._shards)
+
+    @property
+    def mapped(self) -> int:
+        """Files that are mapped now."""
+        return len(self._files)
 
     def check_vocab(self, vocab_size: int) -> None:
         """Refuse a model whose embedding has no row for some token.
@@ -215,48 +138,104 @@ class TokenShards:
             )
 
     def read(self, start: int, stop: int, out: NDArray[Any] | None = None) -> NDArray[Any]:
-        """Tokens ``start … stop - 1`` of the stream, into ``out`` when given, else as int64."""
+        """Tokens ``start … stop - 1`` of the stream, into ``out`` when given, else as int64.
+
+        Raises:
+            InputError: a block that is read for the first time is not what was written.
+        """
         if out is None:
             out = np.empty(stop - start, dtype=np.int64)
-        return self._gather(self._maps, start, stop, out)
-
-    def read_loss(self, start: int, stop: int) -> NDArray[np.bool_]:
-        """Which of the tokens ``start … stop - 1`` carry loss."""
-        out = np.ones(stop - start, dtype=np.bool_)
-        return self._gather(self._losses, start, stop, out) if self.masked else out
-
-    def _gather(self, maps: list[NDArray[Any]], start: int, stop: int, out: NDArray[Any]) -> NDArray[Any]:
         assert 0 <= start <= stop <= self.tokens
         shard = bisect_right(self._starts, start) - 1
         filled = 0
         while start < stop:
             offset = start - self._starts[shard]
-            piece = maps[shard][offset : offset + stop - start]
+            piece = self._tokens[shard].get(offset, offset + stop - start)
             out[filled : filled + piece.size] = piece
             filled += piece.size
             start += piece.size
             shard += 1
         return out
 
+    def window(self, start: int, stop: int) -> NDArray[Any]:
+        """As :meth:`read` in the stored dtype; where they lie in one shard, its own memory and no copy."""
+        shard = bisect_right(self._starts, start) - 1
+        if stop <= self._starts[shard + 1]:
+            base = self._starts[shard]
+            return self._tokens[shard].get(start - base, stop - base)
+        return self.read(start, stop, np.empty(stop - start, dtype=self.dtype))
+
+    def read_loss(self, start: int, stop: int) -> NDArray[np.bool_]:
+        """Which of the tokens ``start … stop - 1`` carry loss."""
+        out = np.ones(stop - start, dtype=np.bool_)
+        if not self.masked:
+            return out
+        for shard, first, last in self._parts(start, stop):
+            at = self._starts[shard] + first - start
+            out[at : at + last - first] = self._mapped("loss", shard, np.dtype(np.bool_))[first:last]
+        return out
+
+    def ends_between(self, start: int, stop: int) -> NDArray[np.int64]:
+        """Where documents end in the stream (exclusive), for all ends in ``start < end < stop``, ascending."""
+        found = []
+        for shard, first, last in self._parts(start, stop):
+            ends = self._mapped("ends", shard, np.dtype("<i8"))
+            low, high = np.searchsorted(ends, (first, last), side="right").tolist()
+            found.append(ends[low:high] + self._starts[shard])
+        inside = found[0] if len(found) == 1 else np.concatenate(found)
+        return inside[inside < stop]
+
     def document_ends(self) -> Iterator[NDArray[np.int64]]:
         """Per shard: where its documents end in the whole stream (exclusive), ascending."""
         for index, start in enumerate(self._starts[:-1]):
-            yield np.fromfile(self._path("ends", index), dtype="<i8") + start
+            yield self._mapped("ends", index, np.dtype("<i8")) + start
 
-    def _map(self, what: str, dtype: np.dtype[Any]) -> list[NDArray[Any]]:
-        return [
-            np.asarray(np.memmap(self._path(what, index), dtype=dtype, mode="r")) for index in range(len(self._shards))
-        ]
+    def _parts(self, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
+        """(shard, first, last) of the pieces that the range has in each shard, by its own numbers."""
+        assert 0 <= start <= stop <= self.tokens
+        shard = bisect_right(self._starts, start) - 1
+        while start < stop:
+            base, end = self._starts[shard], self._starts[shard + 1]
+            yield shard, start - base, min(stop, end) - base
+            start = end
+            shard += 1
+
+    def _mapped(self, what: str, index: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+        """A side file, its digest compared when it is first used."""
+        path = self._path(what, index)
+        if path not in self._verified:
+            self._verify(what, index)
+            self._verified.add(path)
+        return self._files.get(path, dtype)
+
+    def _verify(self, what: str, index: int) -> None:
+        path, expected = self._path(what, index), self._shards[index][_DIGESTS[what]]
+        if (found := digest_file(path)) != expected:
+            raise InputError(
+                f"wrong digest {found}, the manifest says {expected}", where=str(path), do="build it again"
+            )
 
     def _path(self, what: str, index: int) -> Path:
-        return self.folder / f"{what}-{index:05d}.bin"
+        return shard_path(self.folder, what, index)
 
-    def _check_size(self, path: Path, expected: int) -> None:
-        if not path.is_file():
-            raise InputError("shard is missing", where=str(path), do="copy the whole folder, or build it again")
-        if (found := path.stat().st_size) != expected:
-            raise InputError(
-                f"shard has {found} bytes instead of {expected}",
-                where=str(path),
-                do="copy the whole folder, or build it again",
-            )
+    def _check_sizes(self) -> None:
+        for index, shard in enumerate(self._shards):
+            tokens = shard["tokens"] * self.dtype.itemsize
+            sizes = {"tokens": tokens, "ends": shard["documents"] * 8}
+            if "sums_digest" in shard:
+                sizes["sums"] = -(-tokens // CHECKED_BYTES) * 8
+            if self.masked:
+                sizes["loss"] = shard["tokens"]
+            for what, expected in sizes.items():
+                _check_size(self._path(what, index), expected)
+
+
+def _check_size(path: Path, expected: int) -> None:
+    if not path.is_file():
+        raise InputError("shard is missing", where=str(path), do="copy the whole folder, or build it again")
+    if (found := path.stat().st_size) != expected:
+        raise InputError(
+            f"shard has {found} bytes instead of {expected}",
+            where=str(path),
+            do="copy the whole folder, or build it again",
+        )

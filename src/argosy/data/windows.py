@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from argosy.data.batch import NO_LOSS, Batch
 from argosy.data.shards import TokenShards
+from argosy.data.sources import JoinedShards
 
 
 class EvaluationWindows:
@@ -27,7 +28,7 @@ class EvaluationWindows:
 
     def __init__(
         self,
-        shards: TokenShards,
+        shards: TokenShards | JoinedShards,
         sequence_length: int,
         *,
         stride_share: float = 1.0,

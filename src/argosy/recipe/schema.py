@@ -164,16 +164,68 @@ class ModelTable(Table):
         return self
 
 
+class LaterWeight(Table):
+    """Another weight of a source from some point of the run on."""
+
+    tokens: int = knob(..., "learn", "from the sample at this many tokens on", unit="tokens", ge=1)
+    weight: float = knob(..., "learn", "share of samples from then on, relative to the other sources", ge=0)
+
+
+class SourceTable(Table):
+    """One source of a mixture."""
+
+    name: str = knob(..., "learn", "name in records; it also keys the order of the source's samples", min_length=1)
+    folder: str = knob(..., "learn", "'stdlib', or a folder made by `argosy data build`")
+    weight: float = knob(1.0, "learn", "share of samples, relative to the other sources", ge=0)
+    later: Several[LaterWeight] = knob((), "learn", "weights further on in the run, such as for annealing")
+    epochs: float | None = knob(
+        None, "learn", "most passes over the source, then the others share its weight; empty: no limit", gt=0
+    )
+
+    def weight_at(self, tokens: int) -> float:
+        """The weight in force after that many tokens of the run."""
+        return next((change.weight for change in reversed(self.later) if change.tokens <= tokens), self.weight)
+
+    @model_validator(mode="after")
+    def _later_ascends(self) -> "SourceTable":
+        at = [change.tokens for change in self.later]
+        if at != sorted(set(at)):
+            raise ValueError(f"later weights of {self.name!r} must ascend in tokens, not {at}")
+        return self
+
+
 class DataTable(Table):
     source: str = knob(
         "stdlib",
         "learn",
         "'stdlib' (the Python standard library's source), or a folder made by `argosy data build`",
     )
+    sources: Several[SourceTable] = knob((), "learn", "a mixture of sources, instead of `source`")
     sequence_length: int = knob(256, "learn", "tokens that one sample trains on", unit="tokens", ge=2)
+    packing: Literal["split", "best_fit"] = knob(
+        "split", "learn", "cut the stream of documents, or fit whole documents into samples and pad"
+    )
+    document_masks: bool = knob(
+        False, "learn", "documents in a sample do not see each other, positions restart, no loss across the border"
+    )
     held_out_share: float = knob(0.05, "learn", "share of stdlib files kept for evaluation, chosen by hash", gt=0, lt=1)
+    prefetch: int = knob(2, "run", "steps whose batches are read ahead in the background; 0: none", unit="steps", ge=0)
     cache: str = knob("~/.cache/argosy/data", "books", "folder for data sets that are built on first use")
     digest: str | None = knob(None, "learn", "expected digest of the token shards; empty accepts what is there")
+
+    @model_validator(mode="after")
+    def _sources_fit(self) -> "DataTable":
+        if not self.sources:
+            return self
+        if "source" in self.model_fields_set and self.source != "stdlib":
+            raise ValueError("give data.source or data.sources, not both")
+        names = [one.name for one in self.sources]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"two sources are called {twice[0]!r}")
+        for tokens in sorted({0, *(change.tokens for one in self.sources for change in one.later)}):
+            if not sum(one.weight_at(tokens) for one in self.sources):
+                raise ValueError(f"the weights of all sources sum to 0 from {tokens} tokens on")
+        return self
 
 
 class TokenizerTable(Table):
@@ -269,6 +321,10 @@ class CheckpointTable(Table):
     copy_every_s: float = knob(0.0, "run", "seconds between copies, at least", unit="s", ge=0)
     keep_last: int = knob(2, "run", "newest checkpoints kept", ge=1)
     keep_every_steps: int | None = knob(None, "run", "also keep checkpoints at multiples of this", unit="steps", ge=1)
+    keep_best: int = knob(0, "run", "also keep those of the lowest evaluation loss", ge=0)
+    keep_before_steps: int | None = knob(
+        None, "run", "also keep one that is older: corruption can go unnoticed for so long", unit="steps", ge=1
+    )
 
     @model_validator(mode="after")
     def _one_interval(self) -> "CheckpointTable":
@@ -291,6 +347,12 @@ class ResilienceTable(Table):
     step_limit_s: float = knob(5.0, "run", "and always this long", unit="s", gt=0)
     phase_limit_s: float = knob(
         600.0, "run", "limit of start-up, compilation, first steps, evaluation and save, each", unit="s", gt=0
+    )
+    digest_every_steps: int = knob(
+        20, "run", "steps between comparisons of the replicas' state, where there are replicas; 0: none", ge=0
+    )
+    roll_back_on_spike: bool = knob(
+        True, "run", "go back before a loss spike and leave its batches out; false: train through it"
     )
     grace_s: float = knob(
         30.0, "run", "from SIGTERM to the launcher until its ranks must have saved and ended", unit="s", gt=0

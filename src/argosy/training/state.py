@@ -3,13 +3,17 @@
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from argosy.data.position import Position
+
 
 @dataclass
 class LoopState:
     """Plain data, stored in the manifest of each checkpoint."""
 
     step: int = 0
-    """Steps done; also the index of the next step, and with the batch size the data position."""
+    """Steps done; also the index of the next step."""
+    position: Position | None = None
+    """Where the run stands in its data; None in states of earlier versions."""
     loss_tokens: int = 0
     """Tokens that carried loss in all steps so far."""
     skipped: int = 0
@@ -19,8 +23,9 @@ class LoopState:
     """Every evaluation loss so far, in order: the stop rules look at all of it."""
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        return asdict(self) | {"position": self.position and self.position.to_dict()}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "LoopState":
-        return cls(**values)
+        position = values.get("position")
+        return cls(**values | {"position": position and Position.from_dict(position)})
