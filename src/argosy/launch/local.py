@@ -1,5 +1,6 @@
 """`argosy train` on one machine: the agent that opens the run, starts its ranks, and goes on after a fault."""
 
+import contextlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -92,7 +93,9 @@ def train(
                 ColdStart(*([worker_command] if worker_command else [])) if cold else WarmStart(run.path / "warm.log")
             )
             try:
-                return _Agent(run, recipe, layout, slots, signals, live, starter).train()
+                agent = _Agent(run, recipe, layout, slots, signals, live, starter)
+                with contextlib.closing(agent.restarts):
+                    return agent.train()
             finally:
                 starter.close()
 
@@ -128,7 +131,7 @@ class _Agent:
         self._run, self._recipe, self._layout, self._slots = run, recipe, layout, slots
         self._signals, self._live, self._starter = signals, live, starter
         self._paid_ns = paid_before_ns(run)
-        self._restarts = Restarts(run, recipe, slots.count)
+        self.restarts = Restarts(run, recipe, slots.count)
         self._recovery: Recovery | None = None
         self._data: Path | None = None
 
@@ -179,7 +182,7 @@ class _Agent:
 
     def _goes_on(self, attempt: Attempt, failure: Failure) -> bool:
         """Whether there will be another attempt; what the policy says is noted in the incident."""
-        action = self._restarts.decide(failure)
+        action = self.restarts.decide(failure)
         rung = type(action).__name__
         self._recovery = Recovery(
             self._run,

@@ -15,6 +15,7 @@ import traceback  # noqa: E402
 from collections.abc import Sequence  # noqa: E402
 from pathlib import Path  # noqa: E402
 
+from argosy.registry.run_folder import RunFolder  # noqa: E402
 from argosy.resilience.last_words import last_words_file, write_last_words  # noqa: E402
 from argosy.resilience.stacks import dump_on_signal, stacks_file  # noqa: E402
 
@@ -33,9 +34,12 @@ def main(arguments: Sequence[str], first_line_ns: int | None = None) -> int:
     folder, rank = _attempt_folder(arguments), int(os.environ["RANK"])
     dump_on_signal(stacks_file(folder, rank))
     try:
+        from argosy.launch.observers import detectors
         from argosy.training import worker
 
-        return worker.main(arguments, (), first_line_ns)
+        run_dir, attempt = folder.parent.parent, int(folder.name.removeprefix("attempt-"))
+        table = RunFolder.open(run_dir).recipe().resilience
+        return worker.main(arguments, detectors(run_dir, attempt, rank, table), first_line_ns)
     except BaseException as error:  # SystemExit too: leaving is the loop's to decide
         write_last_words(last_words_file(folder, rank), rank, error)
         traceback.print_exc()
@@ -44,6 +48,7 @@ def main(arguments: Sequence[str], first_line_ns: int | None = None) -> int:
 
 def preload() -> None:
     """In the warm server: import what every rank needs."""
+    import argosy.launch.observers
     import argosy.training.rank  # noqa: F401
 
 

@@ -22,7 +22,7 @@ from argosy.launch.workers import Ended, LogFollower, Workers
 from argosy.recipe.schema import ResilienceTable
 from argosy.registry.run_folder import RunFolder
 from argosy.resilience.blame import ENDED_WELL, TOLD, Cause, End, consequences, first_cause
-from argosy.resilience.incident import Incident, next_number, write_incident
+from argosy.resilience.incident import Incident, new_incident
 from argosy.resilience.last_words import last_words_file, read_last_words
 from argosy.resilience.memory_kills import MemoryKills
 from argosy.resilience.signs import Sign, SignReader
@@ -200,8 +200,7 @@ class Supervisor:
         signs = {rank: self._reader.read(rank) for rank in range(self._attempt.slots.count)}
         guilty = signs.get(cause.rank) if cause.rank is not None else None
         beat = None if guilty is None else guilty.beat
-        incident = Incident(
-            number=next_number(run.incidents),
+        found = Incident(
             run=run.info.id,
             attempt=number,
             kind=cause.kind,
@@ -219,7 +218,7 @@ class Supervisor:
             stacks=stacks,
             trace=cause.trace,
         )
-        write_incident(run.incidents, incident)
+        incident = new_incident(run.incidents, found)
         self._attempt.journal.put(
             "incident", {"t": verdict_ns, "n": incident.number, "what": cause.kind, "rank": cause.rank}
         )

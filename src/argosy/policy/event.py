@@ -48,6 +48,8 @@ class RanksLost:
     """The machine is to blame, so the same machine would fail again."""
     out_of_memory: bool = False
     """Their memory ran out: the same step needs the same memory again."""
+    good_until: int | None = None
+    """The state after this many updates is above suspicion; None: all of it is."""
     at_this_place: int = 0
     """Earlier losses of the same kind, rank and step since the last commit."""
 

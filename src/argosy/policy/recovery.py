@@ -52,11 +52,22 @@ class RecoveryPolicy:
             return Stop(Exit.NEEDS_PERSON, f"{view.restarts_since_commit} restarts without a new checkpoint")
         if event.out_of_memory and event.at_this_place:
             return Stop(Exit.NEEDS_PERSON, f"ranks {_short(event.ranks)} ran out of memory at the same step again")
+        if event.good_until is not None:
+            return self._before(view, event)
         first = view.restarts_since_commit // self.tries_per_rung
         usable = [action for rung in self.rungs if (action := self._action(rung, view, event)) is not None]
         if not usable:
             return Stop(Exit.NEEDS_PERSON, f"no way to go on without ranks {_short(event.ranks)}")
         return usable[min(first, len(usable) - 1)]
+
+    def _before(self, view: View, event: RanksLost) -> Action:
+        """Back to a state that is above suspicion; the same fault at the same place once more needs a person."""
+        step = view.committed_step.get("storage")
+        if event.at_this_place:
+            return Stop(Exit.NEEDS_PERSON, "the same fault came back at the same place after a roll-back")
+        if step is None:
+            return Stop(Exit.NEEDS_PERSON, f"no checkpoint is from before step {event.good_until}")
+        return RollBack(step)
 
     def _action(self, rung: Rung, view: View, event: RanksLost) -> Action | None:
         """What `rung` means here, or None when it cannot help."""

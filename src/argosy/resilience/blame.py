@@ -43,6 +43,8 @@ class Cause:
     trace: str | None = None
     certain: bool = True
     """False: it looks like the consequence of something that has not been seen yet."""
+    good_until: int | None = None
+    """Updates after which the state is above suspicion; None: all of it is."""
 
 
 def first_cause(ends: Sequence[End]) -> Cause | None:
@@ -71,7 +73,9 @@ def _cause(end: End) -> Cause | None:
         text = f"rank {end.rank}: {words.error}"
         guilty = end.rank if words.blames is None else words.blames
         if words.kind is not None:
-            return Cause(words.kind, guilty, text, _DETECTORS.get(words.kind, "exit"), words.trace)  # type: ignore[arg-type]
+            # All ranks say the same: who says it first is not to blame for it.
+            by = _DETECTORS.get(words.kind, "exit")
+            return Cause(words.kind, words.blames, words.error, by, words.trace, good_until=words.good_until)  # type: ignore[arg-type]
         if "MemoryError" in words.error or "can't allocate memory" in words.error:
             return Cause("out_of_memory", end.rank, text, trace=words.trace)
         return Cause("exception", guilty, text, trace=words.trace, certain=not words.consequence)

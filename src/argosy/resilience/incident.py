@@ -49,7 +49,6 @@ MEANING: dict[str, str] = {
 class Incident:
     """Times are seconds; `phases` are disjoint and in order. Unknown is None."""
 
-    number: int
     run: str
     attempt: int
     kind: Class
@@ -86,6 +85,8 @@ class Incident:
     trace: str | None = None
     sample_ids: tuple[int, ...] = ()
     """Samples that were stepped over."""
+    number: int = 0
+    """In the run, from 1."""
     schema: str = SCHEMA
 
     def to_json_object(self) -> dict[str, Any]:
@@ -95,9 +96,22 @@ class Incident:
         return replace(self, phases=self.phases | {name: round(seconds, 4)})
 
 
-def next_number(folder: Path) -> int:
-    """Number of the next incident of a run, from 1."""
-    return max((int(file.stem.removeprefix("incident-")) for file in _files(folder)), default=0) + 1
+def new_incident(folder: Path, incident: Incident) -> Incident:
+    """Write `incident` as the next of the run; it is returned with its number.
+
+    The supervisor and a rank may do so at once: each gets a number of its own.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    number = max((int(file.stem[9:]) for file in _files(folder)), default=0)
+    while True:
+        number += 1
+        try:
+            (folder / f"incident-{number}.json").open("x").close()
+        except FileExistsError:
+            continue
+        numbered = replace(incident, number=number)
+        write_incident(folder, numbered)
+        return numbered
 
 
 def write_incident(folder: Path, incident: Incident) -> Path:
@@ -112,7 +126,8 @@ def write_incident(folder: Path, incident: Incident) -> Path:
 
 def read_incidents(folder: Path) -> list[Incident]:
     """All incidents of a run, oldest first. Raises InputError for a record that cannot be read."""
-    return [_read(file) for file in sorted(_files(folder), key=lambda file: int(file.stem[9:]))]
+    files = sorted(_files(folder), key=lambda file: int(file.stem[9:]))
+    return [_read(file) for file in files if file.stat().st_size]  # an empty one is being written
 
 
 def _read(file: Path) -> Incident:

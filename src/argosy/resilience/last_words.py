@@ -34,6 +34,8 @@ class LastWords:
     """Another rank that this error names as its cause, when it knows."""
     kind: str | None = None
     """Class of the fault, when the error knows (``desync``, ``corrupted_state``, …)."""
+    good_until: int | None = None
+    """The state after this many updates is above suspicion; later ones are not."""
 
 
 def write_last_words(file: Path, rank: int, error: BaseException) -> LastWords:
@@ -47,6 +49,7 @@ def write_last_words(file: Path, rank: int, error: BaseException) -> LastWords:
         at_ns=time.monotonic_ns(),
         blames=getattr(error, "guilty_rank", None),
         kind=getattr(error, "fault_class", None),
+        good_until=getattr(error, "good_until", None),
     )
     partial = file.with_suffix(".tmp")
     partial.write_text(json.dumps(asdict(words)), encoding="utf-8")
