@@ -6,10 +6,12 @@ wishes to a small sum over ranks that a step needs anyway (the count of loss tok
 
 import signal
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+from statistics import median
 from types import FrameType
 from typing import Any
 
@@ -34,6 +36,8 @@ class Signals:
     def __enter__(self) -> "Signals":
         for number in (signal.SIGTERM, signal.SIGINT):
             self._before[number] = signal.signal(number, self._note)
+        # The launcher holds them back while a rank starts; what came meanwhile is noted now.
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGINT))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -70,26 +74,49 @@ class Account:
 
 
 SLOW_DISK_BYTES_PER_S = 2e8
+SLOW_MEMORY_BYTES_PER_S = 4e9
 
 
 class Pace:
-    """Measured durations that policies look ahead with."""
+    """Measured durations that policies look ahead with.
+
+    Until there is a measurement of a save, its time is what slow hardware would take: a policy that waits for a
+    measured cost before it saves would never save, and a budget would be passed by the first save.
+    """
 
     def __init__(self, state_bytes: int) -> None:
-        self._steps_s: list[float] = []
+        self._steps_s: deque[float] = deque(maxlen=16)
+        self._undisturbed_s: deque[float] = deque(maxlen=64)
+        self._disturbed_s: list[float] = []
+        self._cost_s: float | None = None
         self.save_s = state_bytes / SLOW_DISK_BYTES_PER_S
-        """Of the last save. Until there is one, what a slow disk would take: a policy that waits for a measured cost
-        before it saves would never save, and a budget would be passed by the first save."""
+        """From the order to the committed checkpoint, for the last save."""
+        self.snapshot_s = state_bytes / SLOW_MEMORY_BYTES_PER_S
+        """Of the last snapshot."""
         self.eval_s_per_window: float | None = None
 
-    def step(self, duration_s: float) -> None:
+    def step(self, duration_s: float, *, saving: bool = False) -> None:
+        """A step took so long; `saving`: while a checkpoint was written in the background."""
         self._steps_s.append(duration_s)
-        del self._steps_s[:-16]
+        (self._disturbed_s if saving else self._undisturbed_s).append(duration_s)
+
+    def saved(self, blocked_s: float, duration_s: float) -> None:
+        """A save in the background ended that kept the step path waiting for `blocked_s`."""
+        slower_s = 0.0
+        if self._undisturbed_s and self._disturbed_s:
+            slower_s = sum(self._disturbed_s) - len(self._disturbed_s) * median(self._undisturbed_s)
+        self._disturbed_s.clear()
+        self.save_s, self._cost_s = duration_s, blocked_s + max(0.0, slower_s)
+
+    @property
+    def save_cost_s(self) -> float:
+        """What a save costs training: all of it, or, in the background, the wait and what steps were slower by."""
+        return self.save_s if self._cost_s is None else self._cost_s
 
     @property
     def step_s(self) -> float | None:
         """Longest of the last steps: a budget must not be passed by an ordinary slow step."""
-        return max(self._steps_s) if self._steps_s else None
+        return max(self._steps_s, default=None)
 
 
 @dataclass(frozen=True)
@@ -98,6 +125,7 @@ class Wish:
 
     stop: Stop | None = None
     save: bool = False
+    snapshot: bool = False
 
 
 class Steering:
@@ -107,6 +135,8 @@ class Steering:
         self._leads = leads
         self._budget = BudgetPolicy.from_recipe(recipe.budget)
         self._saves = SavePolicy.from_recipe(recipe.checkpoint)
+        self._saves_over_memory = SavePolicy.from_recipe(recipe.checkpoint, over_memory=True)
+        self._snapshots = SavePolicy.from_recipe(recipe.checkpoint, "memory")
         self._failure_rate_per_s = account.devices * recipe.checkpoint.failures_per_day / 86_400
         self._control = control
         self._account = account
@@ -114,32 +144,42 @@ class Steering:
         self._pace = pace
         self._began_s = time.time()
 
-    def view(self, step: int, committed_step: int) -> View:
+    def view(self, step: int, committed_step: int, snapshot_step: int | None = None) -> View:
+        """What a policy may know; `committed_step` is on storage, `snapshot_step` in memory."""
         price = self._account.price_per_hour
         return View(
             now_s=time.monotonic(),
             step=step,
             step_time_s=self._pace.step_s,
-            save_cost_s={"storage": self._pace.save_s},
+            save_cost_s={"storage": self._pace.save_cost_s, "memory": self._pace.snapshot_s},
             failure_rate_per_s=self._failure_rate_per_s,
-            committed_step={"storage": committed_step},
+            committed_step={"storage": committed_step} | ({} if snapshot_step is None else {"memory": snapshot_step}),
             world_size=self._account.devices,
             price_per_s=None if price is None else price * self._account.devices / 3600,
         )
 
-    def wish(self, step: int, committed_step: int, closing_s: float) -> Wish:
-        """What this rank wants before `step`; `closing_s` is how long the end takes besides the save."""
+    def wish(self, step: int, committed_step: int, closing_s: float, snapshot_step: int | None = None) -> Wish:
+        """What this rank wants before `step`; `closing_s` is how long the end takes besides the save.
+
+        `snapshot_step` is that of the newest snapshot (0: none yet), None where there is no memory tier.
+        """
         if not self._leads:
             return Wish(stop=self._signal())
-        view = self.view(step, committed_step)
+        view = self.view(step, committed_step, snapshot_step)
         for look in (self._signal, self._asked, self._deadline, lambda: self._limit(view, closing_s)):
             if stop := look():
                 return Wish(stop=stop)
         asked = (self._control / "save").exists()
         (self._control / "save").unlink(missing_ok=True)
-        return Wish(save=asked or isinstance(self._saves.decide(view, StepDone()), Save))
+        saves = self._saves if snapshot_step is None else self._saves_over_memory
+        return Wish(
+            save=asked or isinstance(saves.decide(view, StepDone()), Save),
+            snapshot=snapshot_step is not None and isinstance(self._snapshots.decide(view, StepDone()), Save),
+        )
 
     def _limit(self, view: View, closing_s: float) -> Stop | None:
+        # The last save is waited for to its end, also where one in the background would cost less.
+        closing_s += self._pace.save_s - self._pace.save_cost_s
         action = self._budget.decide(view, self._account.event(time.monotonic_ns(), closing_s))
         return action if isinstance(action, Stop) else None
 
@@ -184,9 +224,18 @@ class Agreement:
     pad_tokens: int
     stop: bool
     save: bool
+    snapshot: bool
+    saved: tuple[float, float]
+    """Ranks that are done with the save in the background, and ranks where it failed."""
 
 
-def agree(wish: Wish, counts: tuple[int, int, int], total: Callable[[list[float]], list[float]]) -> Agreement:
-    """Sum token counts and wishes over ranks; any rank's wish counts."""
-    loss, context, pad, stops, saves = total([*counts, float(wish.stop is not None), float(wish.save)])
-    return Agreement(int(loss), int(context), int(pad), stops > 0, saves > 0)
+def agree(
+    wish: Wish,
+    counts: tuple[int, int, int],
+    total: Callable[[list[float]], list[float]],
+    saved: tuple[float, float] = (0.0, 0.0),
+) -> Agreement:
+    """Sum token counts, wishes and reports over ranks; any rank's wish counts."""
+    wishes = [float(wish.stop is not None), float(wish.save), float(wish.snapshot)]
+    loss, context, pad, stops, saves, snapshots, done, failed = total([*counts, *wishes, *saved])
+    return Agreement(int(loss), int(context), int(pad), stops > 0, saves > 0, snapshots > 0, (done, failed))

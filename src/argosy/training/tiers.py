@@ -1,0 +1,95 @@
+"""Open the tiers of one rank when an attempt begins: memory that outlives it, and what writes in the background."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch.distributed as dist
+
+from argosy.checkpoint.load import restore_rng
+from argosy.checkpoint.snapshot import Arrangement, Snapshots, hold, new_buffers
+from argosy.checkpoint.snapshot_host import SnapshotHost, host_name
+from argosy.checkpoint.state import Tree
+from argosy.errors import StoppedError
+from argosy.hardware.memory import free_memory_bytes
+from argosy.parallel.control import sum_over_ranks
+from argosy.recipe.schema import CheckpointTable
+from argosy.registry.run_folder import RunFolder
+from argosy.training.state import LoopState
+
+FREE_SHARE = 0.5
+"""Of the machine's free memory, what snapshots may take."""
+
+
+@dataclass
+class Memory:
+    """Snapshots of one rank, and the host that keeps them; without a host they end with this process."""
+
+    rank: int
+    snapshots: Snapshots
+    host: SnapshotHost | None
+
+    def restore(self, tree: Tree, newest_saved: int, group: dist.ProcessGroup | None) -> LoopState | None:
+        """Put back the newest state that all ranks hold, unless storage has a newer one; None when it stays there."""
+        step = self.snapshots.newest_common(group)
+        if step is None or step < newest_saved:
+            self.snapshots.forget()
+            return None
+        note = self.snapshots.restore(step)
+        restore_rng(tree, self.rank)
+        return LoopState.from_dict(note["training"])
+
+    def let_go(self) -> None:
+        """What is held is on storage too: give the memory back."""
+        if self.host is not None:
+            self.host.drop(self.rank)
+            self.host.close()
+
+
+def open_memory(
+    table: CheckpointTable,
+    run: RunFolder,
+    rank: int,
+    local_ranks: int,
+    generation: int,
+    tree: Tree,
+    group: dist.ProcessGroup | None,
+    say: Callable[[str], None],
+    **facts: Any,
+) -> Memory | None:
+    """Memory for the snapshots that the recipe wants, with what an earlier attempt left in it. Collective over `group`.
+
+    None where the recipe wants none, or where a rank has not enough memory.
+
+    `facts` are what must be equal for an earlier snapshot to be of use, besides the shapes of `tree`.
+    """
+    outlives = table.snapshot_every_steps != 0
+    if not (outlives or table.background):
+        return None
+    state = Arrangement(tree)
+    host, buffers, why = None, None, ""
+    free = free_memory_bytes()
+    room_bytes = None if free is None else int(FREE_SHARE * free / local_ranks)
+    try:
+        if outlives:
+            host = SnapshotHost.start(host_name(run.path, run.info.id))
+            buffers = hold(host, rank, state.identity(rank=rank, **facts), state.bytes, room_bytes)
+        else:
+            buffers = new_buffers(1, state.bytes, room_bytes)
+    except (OSError, StoppedError) as error:
+        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    lacking = sum_over_ranks([float(buffers is None)], group)[0]
+    if buffers is None or lacking:
+        why = why or "another rank has no memory for them"
+        say(f"no snapshots ({why}): training waits while checkpoints are written")
+        if host is not None:
+            host.drop(rank)
+            host.close()
+        return None
+    return Memory(rank, Snapshots(state, buffers, generation), host)
+
+
+def local_ranks(world_size: int) -> int:
+    """Ranks on this machine, as torchrun says it; all of them where nobody says."""
+    return int(os.environ.get("LOCAL_WORLD_SIZE", world_size))
