@@ -35,6 +35,7 @@ path = "t.json"
 [checkpoint]
 every_steps = 10
 keep_every_steps = 20
+keep_before_steps = 20
 [budget]
 money = "5"
 device_hours = 1.0

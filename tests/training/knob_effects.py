@@ -94,6 +94,8 @@ CHANGES: dict[str, str | tuple[str, ...]] = {
     "checkpoint.failures_per_day": ("1e15", "checkpoint.every_steps="),
     "checkpoint.keep_last": "1",
     "checkpoint.keep_every_steps": ("2", "checkpoint.keep_last=1"),
+    "checkpoint.keep_best": ("2", "checkpoint.keep_last=1", "checkpoint.every_steps=1", "eval.every_steps=1"),
+    "checkpoint.keep_before_steps": ("2", "checkpoint.keep_last=1", "checkpoint.every_steps=1"),
     "resilience.skipped_updates_limit": "1",
     "budget.money": ("0.000000001", "budget.price_per_device_hour=1"),
     "budget.device_hours": "0.000000001",
@@ -154,7 +156,7 @@ def outcome(sets: tuple[str, ...], folder: Path) -> dict[str, Any]:
             exit_code = train_rank(place, [BadGradient(0, {1})])
     except ArgosyError as error:
         return {"refused": str(error).replace(str(folder), "RUN")}
-    steps = sorted(int(path.name[5:]) for path in run.checkpoints.iterdir())
+    steps = sorted(int(path.name[5:]) for path in run.checkpoints.glob("step-*"))
     journal = [
         {key: value for key, value in row.items() if key not in VOLATILE}
         for row in read_rows(run.rank_file(2, 0))

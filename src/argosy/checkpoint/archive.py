@@ -46,7 +46,8 @@ def archive(chunk: Chunk) -> tuple[bytes, bytes]:
 
 def _pickled(chunk: Chunk) -> bytes:
     """A call of torch's function that rebuilds a tensor on top of storage "0"."""
-    strides, step = [], 1
+    strides: list[int] = []
+    step = 1
     for size in reversed(chunk.sizes):
         strides.insert(0, step)
         step *= max(size, 1)

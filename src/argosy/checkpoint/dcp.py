@@ -8,6 +8,7 @@ from itertools import groupby
 import torch
 from torch.distributed.checkpoint.filesystem import _StorageInfo
 from torch.distributed.checkpoint.metadata import (
+    STORAGE_TYPES,
     ChunkStorageMetadata,
     Metadata,
     MetadataIndex,
@@ -23,7 +24,8 @@ from argosy.checkpoint.shards import Stored
 def dcp_metadata(stored: Iterable[Stored]) -> bytes:
     """The content of ``.metadata`` for chunks at their places; names are ``part.name``, as a nested dict gives them."""
     ordered = sorted(stored, key=lambda one: (one.chunk.name, one.chunk.offsets))
-    tensors, places = {}, {}
+    tensors: dict[str, STORAGE_TYPES] = {}
+    places = {}
     for name, group in groupby(ordered, lambda one: one.chunk.name):
         pieces = list(group)
         tensors[name] = TensorStorageMetadata(

@@ -8,7 +8,8 @@ import torch.distributed as dist
 
 from argosy.checkpoint.agreement import first_error, on_all_ranks
 from argosy.checkpoint.commit import set_aside
-from argosy.checkpoint.fence import Fenced
+from argosy.checkpoint.confirm import mark_verified
+from argosy.checkpoint.fence import Fenced, claim
 from argosy.checkpoint.folders import damaged_folders, saved_steps, step_folder
 from argosy.checkpoint.manifest import Manifest, Unreadable, read_manifest
 from argosy.checkpoint.verify import Share, find_damage
@@ -49,13 +50,14 @@ def find(
     if step is not None and step not in steps:
         have = ", ".join(str(s) for s in steps) or "none"
         raise InputError(f"no checkpoint of step {step}; there are: {have}", where=str(checkpoints))
-    damaged, why = [], []
+    damaged: list[int] = []
+    why: list[str] = []
     for candidate in steps if step is None else [step]:
         folder = step_folder(checkpoints, candidate)
         found = look(folder, group)
         if isinstance(found, Manifest):
-            if generation is not None and damaged:
-                _set_aside(checkpoints, damaged, generation, say, group)
+            if generation is not None:
+                _put_in_order(checkpoints, damaged, found, generation, say, group)
             return folder, found
         if isinstance(found, Unreadable):
             raise found
@@ -90,19 +92,31 @@ def look(folder: Path, group: dist.ProcessGroup | None) -> Manifest | Exception:
     return found[0][0]
 
 
-def _set_aside(
+def _put_in_order(
     checkpoints: Path,
-    steps: Sequence[int],
+    damaged: Sequence[int],
+    found: Manifest,
     generation: int,
     say: Callable[[str], None],
     group: dist.ProcessGroup | None,
 ) -> None:
-    """Rank 0 renames damaged checkpoints. What cannot be renamed is said and stays: it will be passed over again."""
-    lead = group is None or dist.get_rank(group) == 0
-    outcomes = on_all_ranks(lambda: [set_aside(checkpoints, s, generation) for s in steps] if lead else [], group)
+    """Rank 0 sets damaged checkpoints aside and notes that the one found is right. What the file system refuses is
+    said: nothing depends on it."""
+
+    def rename() -> list[str]:
+        if group is not None and dist.get_rank(group):
+            return []
+        if found.verified_wall_s is None:
+            mark_verified(checkpoints, found, generation)
+        claim(checkpoints, generation)
+        return [set_aside(checkpoints, step, generation).name for step in damaged]
+
+    outcomes = on_all_ranks(rename, group)
     error = first_error(outcomes)
     if isinstance(error, Fenced):
         raise error
-    if lead:
-        names = ", ".join(path.name for path in outcomes[0].value or ())
-        say(f"not set aside: {error}" if error else f"set aside as {names}")
+    if group is None or dist.get_rank(group) == 0:
+        if error:
+            say(f"checkpoints stay as they are: {error}")
+        elif damaged:
+            say(f"set aside as {', '.join(outcomes[0].value or ())}")

@@ -10,6 +10,7 @@
 import shutil
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import tomli_w
@@ -81,7 +82,7 @@ def _save(weights: HfFolder, checkpoints: Path) -> None:
     for name, shape in weights.shapes.items():
         dtype = str(dtypes[name]).removeprefix("torch.")
         chunk = Chunk(f"model.{name}", dtype, tuple(shape), (0,) * len(shape), tuple(shape))
-        shards.append(Shard(chunk, lambda name=name: buffer_of(weights.read(name))))
+        shards.append(Shard(chunk, partial(_content, weights, name)))
     manifest = Manifest(
         run_id="imported",
         step=0,
@@ -95,6 +96,10 @@ def _save(weights: HfFolder, checkpoints: Path) -> None:
         training={},
     )
     save_plan(checkpoints, plan_of(shards), manifest, None)
+
+
+def _content(weights: HfFolder, name: str) -> memoryview:
+    return buffer_of(weights.read(name))
 
 
 def _write_table(weights: HfFolder, path: Path) -> None:

@@ -4,7 +4,8 @@ from itertools import product
 
 import torch
 from torch import Tensor
-from torch.distributed.tensor import DTensor, Partial, Replicate
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
+from torch.distributed.tensor.placement_types import _StridedShard
 
 from argosy.checkpoint.shards import Chunk
 
@@ -30,7 +31,7 @@ def pieces(name: str, tensor: Tensor) -> list[tuple[Chunk, Tensor]]:
 
 def buffer_of(tensor: Tensor) -> memoryview:
     """The bytes of a tensor in row-major order: its own memory where that is on the CPU and has this order."""
-    return memoryview(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+    return tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
 
 
 def _indices(tensor: DTensor) -> list[Tensor]:
@@ -43,6 +44,7 @@ def _indices(tensor: DTensor) -> list[Tensor]:
             raise ValueError(f"a sum that is not made yet cannot be saved: {tensor.placements}")
         if isinstance(placement, Replicate):
             continue
+        assert isinstance(placement, Shard | _StridedShard)
         # DTensor's own splitting, applied to the indices instead of the values, has the last word.
         along = dims[placement.dim].view([-1 if dim == placement.dim else 1 for dim in range(tensor.ndim)])
         parts, _ = placement._split_tensor(along, mesh.size(axis), with_padding=False, contiguous=False)
