@@ -89,7 +89,16 @@ def register(app: typer.Typer) -> None:
         recipe: RecipePath = None,
         model: ModelName = None,
         cluster: ClusterName = "8xH100",
-        layout: Annotated[str | None, typer.Option("--layout", help="tp=8,pp=4,…; empty takes the best.")] = None,
+        layout: Annotated[
+            str | None, typer.Option("--layout", help="tp=8,pp=4,…, or best; empty: the recipe's, else the best.")
+        ] = None,
+        world_size: Annotated[
+            int | None, typer.Option("--world-size", min=1, help="Ranks.", show_default="all of the cluster")
+        ] = None,
+        rank: Annotated[
+            int | None,
+            typer.Option("--rank", min=0, help="Count for this rank.", show_default="one per pipeline rank"),
+        ] = None,
         sequence: Sequence = None,
         batch: Batch = None,
         precision: Precision = "bf16",
@@ -98,15 +107,18 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Where one layout's time and memory go: per term, per rank, every collective, and a picture of its pipeline.
 
+        What a rank holds, sends and computes is exact: the same counts as `argosy train --dry-run` records.
+
         \b
         Example: argosy plan explain --model llama3-8b --cluster 16xH100 --layout tp=2,pp=2
+                 argosy plan explain recipes/llama3-8b-node.toml --set layout.tp=2 --world-size 16 --rank 3
         """
-        from argosy.planner import render
         from argosy.planner.detail import detail
+        from argosy.planner.render_detail import print_detail
 
         question, asked = _question(recipe, model, cluster, sequence, batch, precision, sets)
-        found = detail(question, asked, layout)
-        _print_json(found.to_json()) if as_json else render.print_detail(found)
+        found = detail(question, asked if world_size is None else asked.resized(world_size), layout, rank)
+        _print_json(found.to_json()) if as_json else print_detail(found)
 
     @plan.command()
     def compare(

@@ -10,9 +10,8 @@ from argosy.layout.fits import check_batch, check_model
 from argosy.layout.inventory import Inventory, inventory
 from argosy.layout.layout import Layout
 from argosy.layout.picture import Picture, picture
-from argosy.layout.schedule import Schedule
 from argosy.layout.schedules import SCHEDULES
-from argosy.layout.stages import schedule_of
+from argosy.layout.stages import balanced_stage_layers, schedule_of, stage_blocks, stage_work
 from argosy.planner.answer import links
 from argosy.planner.explain import Term, terms
 from argosy.planner.predict import BINDING
@@ -31,65 +30,85 @@ class Detail:
     index: int
     layout: Layout
     inventories: tuple[Inventory, ...]
-    """Of the first rank of each pipeline rank."""
+    """Of the first rank of each pipeline rank, or of the one that was asked for."""
     memory_terms: list[Term]
     time_terms: dict[str, float]
     """Seconds by term, largest first; they add up to the step time."""
     played_s: float
     """Step time with the pipeline played action by action."""
     picture: Picture | None
+    stage_work: list[float]
+    """Of each pipeline stage, in blocks; embedding and loss included."""
+    balanced: tuple[int, ...]
+    """Blocks of each stage that would even out their work."""
+    balanced_work: list[float]
+    """Of each stage then."""
 
     def to_json(self) -> dict[str, Any]:
         return to_record(self.found, self.index) | {
-            "schema": 1,
+            "schema": 2,
             "time_s": self.time_terms,
             "played_step_time_s": self.played_s,
             "memory": [asdict(term) for term in self.memory_terms],
             "links": links(self.layout, self.found.cluster),
-            "ranks": [asdict(i) | {"collectives": [asdict(c) for c in i.collectives]} for i in self.inventories],
+            "ranks": [asdict(i) for i in self.inventories],
             "schedule": None if self.picture is None else self.picture.to_json(),
+            "stage_work_blocks": self.stage_work,
+            "balanced_stage_layers": self.balanced,
         }
 
 
-def detail(question: Question, cluster: Cluster, layout_text: str | None) -> Detail:
-    """`layout_text` on `cluster`, or the best layout where it is None.
+def detail(question: Question, cluster: Cluster, layout_text: str | None = None, rank: int | None = None) -> Detail:
+    """The layout that `layout_text` names on `cluster`: words like ``tp=8,pp=2``, or ``best``. None takes the
+    recipe's own, and the best where there is no recipe. `rank` asks for the inventory of one rank.
 
     Raises UsageError for degrees that do not fit the model, the batch or the number of accelerators.
     """
-    if layout_text is None:
-        found = search(question, cluster)
-        index = found.best
-    else:
-        layout = parse_layout(layout_text, question, cluster)
-        found, index = found_for(question, cluster, layout), 0
-    layout = found.layout(index)
+    asked = _asked(question, cluster, layout_text)
+    found = search(question, cluster) if asked is None else found_for(question, cluster, asked)
+    index = found.best
+    layout = found.layout(index) if asked is None else asked
     time = found.prediction.time
     terms_s = {BINDING[name]: float(getattr(time, name)[index]) for name in BINDING}
-    schedule = _schedule(layout, question)
-    per_rank = layout.world_size // layout.pp
+    work = question.work(layout, "cpu" if cluster.part.die == "cpu" else "cuda")
+    model, length = question.model, question.sequence_length
+    counts = [len(blocks) for blocks in stage_blocks(layout, model.layers)]
+    balanced = balanced_stage_layers(model, question.vocab_size, layout.stages, sequence_length=length)
     return Detail(
         found=found,
         index=index,
         layout=layout,
-        inventories=tuple(
-            inventory(
-                question.model,
-                question.vocab_size,
-                layout,
-                batch_sequences=question.batch_sequences,
-                sequence_length=question.sequence_length,
-                compute_bytes=4 if question.dtype == "fp32" else 2,
-                schedule=schedule,
-                rank=layout.rank({"pp": p}) if layout.pp > 1 else 0,
-            )
-            for p in range(layout.pp)
-            if per_rank
-        ),
+        inventories=tuple(inventory(work, one) for one in _ranks(layout, rank)),
         memory_terms=terms(found.prediction.memory, index),
         time_terms=dict(sorted(((k, v) for k, v in terms_s.items() if v > 0), key=lambda item: -item[1])),
         played_s=played_step_s(found, index),
         picture=draw(layout),
+        stage_work=stage_work(model, question.vocab_size, counts, sequence_length=length),
+        balanced=balanced,
+        balanced_work=stage_work(model, question.vocab_size, balanced, sequence_length=length),
     )
+
+
+def _asked(question: Question, cluster: Cluster, layout_text: str | None) -> Layout | None:
+    """The layout in question; None for the best."""
+    if layout_text == "best" or (layout_text is None and question.layout is None):
+        return None
+    if layout_text is not None:
+        layout = parse_layout(layout_text, question, cluster)
+    else:
+        assert question.layout is not None
+        layout = Layout.from_recipe(question.layout, cluster.count)
+    check_model(layout, question.model, question.sequence_length, question.vocab_size)
+    check_batch(layout, question.batch_sequences)
+    return layout
+
+
+def _ranks(layout: Layout, rank: int | None) -> list[int]:
+    if rank is None:
+        return [layout.rank({"pp": index}) for index in range(layout.pp)]
+    if rank >= layout.world_size:
+        raise UsageError(f"there is no rank {rank} of {layout.world_size}", where="--rank")
+    return [rank]
 
 
 def parse_layout(text: str, question: Question, cluster: Cluster) -> Layout:
@@ -119,7 +138,7 @@ def parse_layout(text: str, question: Question, cluster: Cluster) -> Layout:
     schedule: Any
     schedule = values.get("schedule") or ("none" if pp == 1 else "interleaved_1f1b" if virtual > 1 else "1f1b")
     micro = values.get("micro_batch", 1)
-    layout = Layout(
+    return Layout(
         dp=dp,
         fsdp=fsdp,
         tp=tp,
@@ -133,9 +152,6 @@ def parse_layout(text: str, question: Question, cluster: Cluster) -> Layout:
         compile=True,
         reshard_after_forward=values.get("zero", 3) == 3,
     )
-    check_model(layout, question.model, question.sequence_length, question.vocab_size)
-    check_batch(layout, question.batch_sequences)
-    return layout
 
 
 def draw(layout: Layout) -> Picture | None:
@@ -147,12 +163,6 @@ def draw(layout: Layout) -> Picture | None:
     if layout.stages * m > 2000:
         return None
     return picture(schedule_of(layout, m))
-
-
-def _schedule(layout: Layout, question: Question) -> Schedule | None:
-    if layout.pp == 1:
-        return None
-    return schedule_of(layout, layout.micro_batches(question.batch_sequences))
 
 
 def _integer(text: str, name: str) -> int:

@@ -2,11 +2,14 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from argosy.errors import UsageError
+from argosy.layout.layout import Layout
+from argosy.layout.work import Work
 from argosy.recipe.flops import model_flops_per_token, parameter_count
 from argosy.recipe.presets import PRESETS
-from argosy.recipe.schema import ModelTable, Recipe
+from argosy.recipe.schema import LayoutTable, ModelTable, Recipe
 
 
 @dataclass(frozen=True)
@@ -21,6 +24,24 @@ class Question:
     dtype: str = "bf16"
     tokens: int | None = None
     """Horizon of the run."""
+    reduce: str = "fp32"
+    optimizer: Literal["adamw", "muon", "sgd"] = "adamw"
+    layout: LayoutTable | None = None
+    """How the recipe wants it split; None without a recipe."""
+
+    def work(self, layout: Layout, device: Literal["cpu", "cuda"]) -> Work:
+        """One step of it, split by `layout`."""
+        return Work(
+            self.model,
+            self.vocab_size,
+            layout,
+            self.batch_sequences,
+            self.sequence_length,
+            compute_bytes=4 if self.dtype == "fp32" else 2,
+            reduce_bytes=4 if self.reduce == "fp32" else 2,
+            optimizer=self.optimizer,
+            device=device,
+        )
 
     @property
     def batch_tokens(self) -> int:
@@ -50,6 +71,9 @@ def from_recipe(recipe: Recipe) -> Question:
         batch_sequences=recipe.batch_sequences,
         dtype=recipe.precision.compute,
         tokens=recipe.objective.tokens,
+        reduce=recipe.precision.reduce,
+        optimizer=recipe.optimizer.kind,
+        layout=recipe.layout,
     )
 
 

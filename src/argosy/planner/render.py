@@ -9,7 +9,6 @@ from rich.table import Table
 
 from argosy.hardware.parts import GIB
 from argosy.layout.layout import Layout
-from argosy.layout.picture import LEGEND
 from argosy.planner.answer import Answer, Scale, links
 from argosy.planner.detail import Detail
 from argosy.planner.explain import Term
@@ -91,7 +90,7 @@ def print_answer(answer: Answer, top: int, scales: Sequence[Scale], console: Con
     console.print(table)
     crossing = ", ".join(f"{axis} over the {link}" for axis, link in links(found.layout(best), cluster).items())
     console.print(f"axes: {crossing or 'one accelerator'}")
-    console.print(_terms("memory of the fullest rank", answer.memory_terms))
+    console.print(terms_table("memory of the fullest rank", answer.memory_terms))
     if (books := answer.books) is not None and answer.tokens is not None:
         cost = "price unknown" if books.cost is None else f"{books.cost:,.0f} {books.currency}"
         console.print(
@@ -111,41 +110,6 @@ def print_answer(answer: Answer, top: int, scales: Sequence[Scale], console: Con
             console.print(f"price {float(p.amount):.2f} {p.currency}/h per accelerator ({p.source}, {p.date})")
     if scales:
         console.print(_scales(scales, answer))
-
-
-def print_detail(detail: Detail, console: Console | None = None) -> None:
-    """The answer of `argosy plan explain`."""
-    console = console or Console()
-    p, i = detail.found.prediction, detail.index
-    low, high = p.interval_s
-    console.print(f"{describe(detail.layout)}: step {p.step_time_s[i]:.4g} s [{low[i]:.3g}–{high[i]:.3g}], "
-                  f"played {detail.played_s:.4g} s, binding: {p.binding(i)}")  # fmt: skip
-    table = Table(title="time of a step", title_justify="left")
-    for name in ("term", "s", "share"):
-        table.add_column(name, justify="left" if name == "term" else "right")
-    for name, seconds in detail.time_terms.items():
-        table.add_row(name, f"{seconds:.4g}", f"{seconds / p.step_time_s[i]:.1%}")
-    console.print(table)
-    console.print(_terms("memory of the fullest rank", detail.memory_terms))
-    ranks = Table(title="exact per pipeline rank (one of its accelerators)", title_justify="left")
-    for name in ("rank", "blocks", "parameters", "weights", "gradients", "optimizer", "sent per step"):
-        ranks.add_column(name, justify="right")
-    for inv in detail.inventories:
-        sent = ", ".join(f"{axis} {size / GIB:.2f} GiB" for axis, size in inv.by_axis().items())
-        sizes = (inv.parameter_bytes, inv.gradient_bytes, inv.optimizer_bytes)
-        ranks.add_row(str(inv.rank), str(len(inv.blocks)), f"{inv.parameters:,}",
-                      *(f"{size / GIB:.2f} GiB" for size in sizes), sent)  # fmt: skip
-    console.print(ranks)
-    calls = Table(title=f"collectives of rank {detail.inventories[0].rank}", title_justify="left")
-    for name in ("axis", "op", "count", "MiB each", "what"):
-        calls.add_column(name, justify="right" if name in ("count", "MiB each") else "left")
-    for c in detail.inventories[0].collectives:
-        calls.add_row(c.axis, c.op, str(c.count), f"{c.bytes / 2**20:,.2f}", c.what)
-    console.print(calls)
-    if detail.picture:
-        console.print(f"pipeline ({LEGEND}):")
-        for line in detail.picture.lines():
-            console.print("  " + line, no_wrap=True, crop=True)
 
 
 def print_pair(first: Detail, second: Detail, console: Console | None = None) -> None:
@@ -172,7 +136,7 @@ def print_fit(verdict: FitVerdict, console: Console | None = None) -> None:
         f"{verdict.verdict}: {verdict.need_bytes / GIB:.1f} of {verdict.room_bytes / GIB:.1f} GiB with "
         f"{describe(verdict.layout)}; {verdict.layouts_that_fit:,} layouts fit"
     )
-    console.print(_terms("memory of the fullest rank", verdict.terms))
+    console.print(terms_table("memory of the fullest rank", verdict.terms))
     if verdict.reason:
         console.print(f"{verdict.reason} → {verdict.do}")
 
@@ -198,7 +162,8 @@ def page(answer: Answer, scales: Sequence[Scale]) -> str:
     return console.export_html(inline_styles=True)
 
 
-def _terms(title: str, terms: Sequence[Term]) -> Table:
+def terms_table(title: str, terms: Sequence[Term]) -> Table:
+    """Parts of a rank's peak."""
     table = Table(title=title, title_justify="left")
     for name in ("term", "GiB", "what lowers it"):
         table.add_column(name, justify="right" if name == "GiB" else "left")
