@@ -1,8 +1,10 @@
 """What a rank trains or evaluates on in one forward."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -41,12 +43,22 @@ class Batch:
     positions: Tensor | None = None
     rows: NDArray[np.int64] | None = None
 
+    @property
+    def documents(self) -> tuple[Tensor, Tensor] | None:
+        """Segments and positions, or None: each row is one document."""
+        if self.segments is None or self.positions is None:
+            return None
+        return self.segments, self.positions
+
+    def to(self, device: torch.device) -> "Batch":
+        """The same on another device; from page-locked memory the copy goes on in the background."""
+        return self._each(lambda tensor: tensor.to(device, non_blocking=True))
+
     def pinned(self) -> "Batch":
         """The same in page-locked memory, from which a GPU copies while it computes."""
-        return replace(
-            self,
-            tokens=self.tokens.pin_memory(),
-            targets=self.targets.pin_memory(),
-            segments=None if self.segments is None else self.segments.pin_memory(),
-            positions=None if self.positions is None else self.positions.pin_memory(),
-        )
+        return self._each(Tensor.pin_memory)
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> "Batch":
+        names = ("tokens", "targets", "segments", "positions")
+        now = {name: getattr(self, name) for name in names}
+        return replace(self, **{name: change(one) for name, one in now.items() if one is not None})

@@ -33,21 +33,28 @@ class Attention(nn.Module):
         self.q_norm = RMSNorm(config.head_dim, config.norm_eps) if config.qk_norm else nn.Identity()
         self.k_norm = RMSNorm(config.head_dim, config.norm_eps) if config.qk_norm else nn.Identity()
 
-    def forward(self, x: Tensor, rotation: tuple[Tensor, Tensor] | None) -> Tensor:
-        """[B, S, hidden] to [B, S, hidden]; `rotation` as of :func:`rotation_table`, None without rotary positions."""
+    def forward(self, x: Tensor, rotation: tuple[Tensor, Tensor] | None, segments: Tensor | None = None) -> Tensor:
+        """[B, S, hidden] to [B, S, hidden].
+
+        rotation: as of :func:`rotation_table`, or of each sequence, [B, S, head_dim]; None without rotary positions.
+        segments: integers [B, S]; a query sees only keys of its own segment. None: all before it.
+        """
         # The number of heads is left open: a tensor-parallel rank holds a share of them.
         q = self.q_norm(self.q(x).unflatten(-1, (-1, self.head_dim)))  # [B, S, heads, head_dim]
         k = self.k_norm(self.k(x).unflatten(-1, (-1, self.head_dim)))  # [B, S, kv_heads, head_dim]
         v = self.v(x).unflatten(-1, (-1, self.head_dim))
         if rotation is not None:
             q, k = rotate(q, *rotation), rotate(k, *rotation)
-        return self.o(_causal_attention(q, k, v).flatten(2))
+        return self.o(_causal_attention(q, k, v, segments).flatten(2))
 
 
-def _causal_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+def _causal_attention(q: Tensor, k: Tensor, v: Tensor, segments: Tensor | None) -> Tensor:
     """q [B, S, heads, head_dim] against k and v [B, S, kv_heads, head_dim] to the shape of q."""
     if q.dtype == torch.bfloat16 and cpu.applies(q):
-        return cpu.causal_attention(q, k, v)
+        return cpu.causal_attention(q, k, v, segments)
     grouped = q.size(2) != k.size(2)
     q, k, v = (t.transpose(1, 2) for t in (q, k, v))
-    return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=grouped).transpose(1, 2)
+    if segments is None:
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=grouped).transpose(1, 2)
+    mask = (segments[:, None, :, None] == segments[:, None, None, :]).tril()  # [B, 1, S, S]
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=grouped).transpose(1, 2)

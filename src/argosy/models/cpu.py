@@ -92,7 +92,7 @@ class _Rotate(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         # Repeated over the heads, the tables' rows are as long as those of x: the inner loop is long too.
-        cos, sin = (table[:, None].expand(-1, x.size(2), -1).contiguous() for table in (cos, sin))
+        cos, sin = (table.unsqueeze(-2).expand(*table.shape[:-1], x.size(2), -1).contiguous() for table in (cos, sin))
         ctx.save_for_backward(cos, sin)
         return (x * cos).addcmul_(swap_halves(x), sin)
 
@@ -110,7 +110,7 @@ def swap_halves(x: Tensor) -> Tensor:
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """x · cos + swap_halves(x) · sin; x [B, S, heads, head_dim], cos and sin [S, head_dim] of a rotation."""
+    """x · cos + swap_halves(x) · sin; x [B, S, heads, head_dim], cos and sin [S, head_dim] of a rotation, or [B, S, head_dim]."""
     return _Rotate.apply(x, cos, sin)
 
 
@@ -122,27 +122,28 @@ class _CausalAttention(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, segments: Tensor | None) -> Tensor:
         out = torch.empty_like(q)
-        for rows, end, mask in _blocks(q, k):
+        for rows, end, mask in _blocks(q, k, segments):
             out[:, rows] = _probabilities(q[:, rows], k[:, :end], mask) @ v[:, :end]
         ctx.save_for_backward(q, k, v)
+        ctx.segments = segments
         return out
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
         q, k, v = ctx.saved_tensors
         wide = torch.promote_types(q.dtype, torch.float32)  # many blocks add to the same key
         q_grad, k_grad, v_grad = torch.empty_like(q), torch.zeros_like(k, dtype=wide), torch.zeros_like(v, dtype=wide)
-        for rows, end, mask in _blocks(q, k):
+        for rows, end, mask in _blocks(q, k, ctx.segments):
             p = _probabilities(q[:, rows], k[:, :end], mask)
             v_grad[:, :end] += p.mT @ grad[:, rows]
             p_grad = grad[:, rows] @ v[:, :end].mT
             score_grad = torch._softmax_backward_data(p_grad, p, -1, p.dtype).mul_(q.size(-1) ** -0.5)
             q_grad[:, rows] = score_grad @ k[:, :end]
             k_grad[:, :end] += score_grad.mT @ q[:, rows]
-        return q_grad, k_grad.to(k.dtype), v_grad.to(v.dtype)
+        return q_grad, k_grad.to(k.dtype), v_grad.to(v.dtype), None
 
 
 def _probabilities(q: Tensor, k: Tensor, mask: Tensor) -> Tensor:
@@ -150,20 +151,25 @@ def _probabilities(q: Tensor, k: Tensor, mask: Tensor) -> Tensor:
     return torch.softmax(scores, dim=-1)
 
 
-def _blocks(q: Tensor, k: Tensor) -> list[tuple[slice, int, Tensor]]:
-    """Row range of q, number of keys, and additive mask [rows, keys] of each block."""
+def _blocks(q: Tensor, k: Tensor, segments: Tensor | None) -> list[tuple[slice, int, Tensor]]:
+    """Row range of q, number of keys, and additive mask of each block, [rows, keys] or [B · kv_heads, rows, keys]."""
     length = k.size(1)
     group = q.size(1) // length
     blocks = []
     for start in range(0, length, _QUERY_BLOCK):
         end = min(start + _QUERY_BLOCK, length)
         future = torch.full((end - start, end), -math.inf, dtype=q.dtype, device=q.device).triu_(start + 1)
-        blocks.append((slice(start * group, end * group), end, future.repeat_interleave(group, dim=0)))
+        if segments is not None:  # [B, S]
+            elsewhere = segments[:, start:end, None] != segments[:, None, :end]
+            future = future.masked_fill(elsewhere, -math.inf).repeat_interleave(len(k) // len(segments), dim=0)
+        blocks.append((slice(start * group, end * group), end, future.repeat_interleave(group, dim=-2)))
     return blocks
 
 
-def causal_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+def causal_attention(q: Tensor, k: Tensor, v: Tensor, segments: Tensor | None = None) -> Tensor:
     """Causal scaled dot-product attention; q [B, S, heads, head_dim], k and v [B, S, kv_heads, head_dim].
+
+    With `segments` [B, S] a query sees only keys of its own segment.
 
     Unlike the CPU kernel of PyTorch 2.13 it computes no block that lies in the future, and in bf16 it multiplies
     with the bf16 instructions. Scores are rounded to the dtype of q, their softmax is computed in fp32.
@@ -173,5 +179,5 @@ def causal_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     group = heads // kv_heads
     q = q.view(batch, length, kv_heads, group, head_dim).transpose(1, 2).reshape(batch * kv_heads, -1, head_dim)
     k, v = (t.transpose(1, 2).reshape(batch * kv_heads, length, head_dim) for t in (k, v))
-    out = _CausalAttention.apply(q, k, v).view(batch, kv_heads, length, group, head_dim)
+    out = _CausalAttention.apply(q, k, v, segments).view(batch, kv_heads, length, group, head_dim)
     return out.transpose(1, 2).reshape(batch, length, heads, head_dim)

@@ -26,8 +26,8 @@ class Block(nn.Module):
         self.mlp_norm = make_norm(config)
         self.mlp = make_mlp(config)
 
-    def forward(self, x: Tensor, rotation: tuple[Tensor, Tensor] | None) -> Tensor:
-        x = x + self.attention(self.attention_norm(x), rotation)  # [B, S, hidden]
+    def forward(self, x: Tensor, rotation: tuple[Tensor, Tensor] | None, segments: Tensor | None = None) -> Tensor:
+        x = x + self.attention(self.attention_norm(x), rotation, segments)  # [B, S, hidden]
         return x + self.mlp(self.mlp_norm(x))
 
 
@@ -71,22 +71,34 @@ class Decoder(nn.Module):
         self.norm = make_norm(config) if last else None
         self.head = OutputLayer(config.hidden_size, vocab_size, bias=False) if last and not tied else None
 
-    def forward(self, x: Tensor, targets: Tensor | None = None, *, z_loss: float = 0.0) -> Tensor | LossSums:
+    def forward(
+        self,
+        x: Tensor,
+        targets: Tensor | None = None,
+        *,
+        z_loss: float = 0.0,
+        documents: tuple[Tensor, Tensor] | None = None,
+    ) -> Tensor | LossSums:
         """Logits without targets, sums of the loss with them; a part that is not the last gives hidden states.
 
         x: int64 tokens [B, S], or for a part that is not the first hidden states [B, S, hidden];
         targets: int64 [B, S], -100 where no loss is wanted;
-        z_loss: weight of the squared log-partition, see :func:`linear_cross_entropy`.
+        z_loss: weight of the squared log-partition, see :func:`linear_cross_entropy`;
+        documents: segments and positions, both integers [B, S]: attention stays inside a segment, and a position is
+        the place inside it. None: each sequence is one document.
         Returns fp32 logits [B, S, vocab_size], or :class:`LossSums` over the batch.
         """
         if self.part.first:
-            x = self._embed(x)
+            x = self._embed(x, documents)
         rotation = None
         if self.config.positions == "rope":
             length = x.size(1) * self.sequence_share[1]
             rotation = rotation_table(self.config, length, self.dtype, x.device)
+            if documents is not None:
+                rotation = rotation[0][documents[1]], rotation[1][documents[1]]  # [B, S, head_dim]
+        segments = None if documents is None else documents[0]
         for block in self.blocks.values():
-            x = block(x, rotation)
+            x = block(x, rotation, segments)
         if self.norm is None:
             return x
         x = self.norm(x)
@@ -98,10 +110,12 @@ class Decoder(nn.Module):
         logits = F.linear(x, weight).float()
         return logits if self.vocabulary_shard is None else whole_vocabulary(logits, self.vocabulary_shard)
 
-    def _embed(self, tokens: Tensor) -> Tensor:
+    def _embed(self, tokens: Tensor, documents: tuple[Tensor, Tensor] | None) -> Tensor:
         assert self.embedding is not None
         x = self.embedding(tokens, self.dtype)  # [B, S, hidden]
         if self.positions is None:
             return x
         start = x.size(1) * self.sequence_share[0]
-        return x + local(self.positions.weight)[start : start + x.size(1)].to(self.dtype)
+        here = slice(start, start + x.size(1))
+        table = local(self.positions.weight)
+        return x + (table[here] if documents is None else table[documents[1][:, here]]).to(self.dtype)

@@ -44,9 +44,9 @@ def rotation_table(config: ModelTable, length: int, dtype: torch.dtype, device: 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Turns pair (x[i], x[i + head_dim/2]) of every head by its position's angle.
 
-    x is [B, S, heads, head_dim], cos and sin are those of :func:`rotation_table`. Halves rather than
-    neighbours form a pair, as in the weights of Hugging Face.
+    x is [B, S, heads, head_dim], cos and sin are those of :func:`rotation_table`, or [B, S, head_dim]. Halves rather
+    than neighbours form a pair, as in the weights of Hugging Face.
     """
     if cpu.applies(x):
         return cpu.rotate(x, cos, sin)
-    return x * cos[:, None] + swap_halves(x) * sin[:, None]
+    return x * cos.unsqueeze(-2) + swap_halves(x) * sin.unsqueeze(-2)

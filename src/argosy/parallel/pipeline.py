@@ -50,7 +50,10 @@ class Pipeline:
         return step.loss_sum
 
     def forward(self, batch: Batch, last: LastPart) -> LossSums | Tensor | None:
-        """One pass without gradients; `last` is called with the last stage's model and its input, where that stage is."""
+        """One pass without gradients, whose end is what `last` makes of the last stage's model and its input.
+
+        None on ranks that do not have that stage.
+        """
         result: LossSums | Tensor | None = None
         handed_over: Tensor | None = None
         sends = []
@@ -58,13 +61,14 @@ class Pipeline:
             stage = self._stages.get(number)
             if stage is None:
                 continue
-            x = batch.tokens
-            if number > 0:
-                source = self._owner[number - 1]
-                x = handed_over if source == self._links.rank else _empty_entry(stage.model, batch)
-                assert x is not None
-                if source != self._links.rank:
-                    self._links.receive(x, source, number).wait()
+            if number == 0:
+                x = batch.tokens
+            elif (source := self._owner[number - 1]) == self._links.rank:
+                assert handed_over is not None
+                x = handed_over
+            else:
+                x = _empty_entry(stage.model, batch)
+                self._links.receive(x, source, number).wait()
             if number == self._schedule.stages - 1:
                 result = last(stage.model, x)
                 continue
@@ -151,10 +155,10 @@ class _Step:
             entry = self.take(Action(number, Kind.RECV_F, micro)).requires_grad_()
         with self.timed("forward"):
             if number < self.last_stage:
-                result = stage.model(entry)
+                result = stage.model(entry, documents=batch.documents)
                 self.hand_on(Action(number, Kind.SEND_F, micro), result.detach())
             else:
-                sums = stage.model(entry, batch.targets, z_loss=self.z_loss)
+                sums = stage.model(entry, batch.targets, z_loss=self.z_loss, documents=batch.documents)
                 loss_sum = sums.loss_sum.detach()
                 self.loss_sum = loss_sum if self.loss_sum is None else self.loss_sum + loss_sum
                 result = sums.objective / self.divisor

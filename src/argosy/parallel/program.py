@@ -102,7 +102,7 @@ class Program:
         loss_sum = torch.zeros((), device=self.device)
         for number, batch in enumerate(batches, start=1):
             with timed("forward"):
-                sums = model(batch.tokens, batch.targets, z_loss=z_loss)
+                sums = model(batch.tokens, batch.targets, z_loss=z_loss, documents=batch.documents)
                 objective = sums.objective / divisor
             with timed("backward"):
                 if isinstance(model, FSDPModule):
@@ -114,7 +114,7 @@ class Program:
         return loss_sum
 
     def sum_gradients(self) -> None:
-        """Sum over ranks what is not summed yet: replicas, weights that tensor parallelism leaves whole, tied copies."""
+        """Sum over ranks what is not yet: replicas, weights that tensor parallelism leaves whole, tied copies."""
         if self._tied:
             self._tied.add_gradients_on_this_rank()
         if self._replicas is not None:

@@ -1,7 +1,7 @@
 """One optimizer step: forward and backward over micro-batches, then the guarded update."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch.optim import Optimizer
@@ -47,7 +47,7 @@ def train_step(
         program.clear_gradients()
     if device.type != "cpu":
         with phases("h2d_copy", step):
-            batches = [replace(b, tokens=b.tokens.to(device), targets=b.targets.to(device)) for b in batches]
+            batches = [batch.to(device) for batch in batches]
     loss_sum = program.forward_backward(
         batches, divisor=global_loss_tokens, z_loss=z_loss, timed=lambda name: phases(name, step)
     )
