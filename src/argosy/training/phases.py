@@ -10,7 +10,7 @@ from torch import nn
 
 from argosy.data.batch import Batch
 from argosy.journal.recorder import Recording
-from argosy.training.observers import Observer
+from argosy.training.observers import Observer, Ready
 
 
 class Phases:
@@ -33,6 +33,10 @@ class Phases:
         for observer in self._observers:
             observer.on_phase(name, step)
         return self._recorder.span(name)
+
+    def ready(self, ready: Ready) -> None:
+        for observer in self._observers:
+            observer.on_ready(ready)
 
     def batch(self, step: int, batches: Sequence[Batch]) -> None:
         for observer in self._observers:
