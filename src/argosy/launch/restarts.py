@@ -6,6 +6,8 @@ from argosy.checkpoint.commit import set_aside
 from argosy.checkpoint.folders import saved_steps
 from argosy.checkpoint.snapshot_host import SnapshotHost, host_name, newest_common
 from argosy.errors import StoppedError
+from argosy.journal.clock import mono_ns
+from argosy.launch.append import append_records
 from argosy.launch.supervise import Failure
 from argosy.policy.action import Action, RollBack, Stop
 from argosy.policy.event import RanksLost
@@ -38,7 +40,7 @@ class Restarts:
             self._committed, self._restarts, self._places = committed, 0, []
         good_until = failure.cause.good_until
         steps = self._committed_steps(good_until)
-        place = (incident.kind, incident.rank, incident.step)
+        place = (incident.kind, incident.rank, incident.step if good_until is None else good_until)
         event = RanksLost(
             ranks=() if incident.rank is None else (incident.rank,),
             good_until=good_until,
@@ -58,6 +60,8 @@ class Restarts:
         self._places.append(place)
         if isinstance(action, RollBack):
             self._roll_back(action.step, incident.attempt)
+            if failure.cause.bad_until is not None and good_until is not None:
+                self._step_over(good_until, failure.cause.bad_until, incident.number)
         return action
 
     def _roll_back(self, step: int, attempt: int) -> None:
@@ -68,6 +72,11 @@ class Restarts:
         for later in saved_steps(self._run.checkpoints):
             if later > step:
                 set_aside(self._run.checkpoints, later, attempt)
+
+    def _step_over(self, first: int, last: int, incident: int) -> None:
+        """Let the ranks leave out the batches that steps `first` to `last` had."""
+        decision = {"k": "decision", "t": mono_ns(), "wall": time.time_ns(), "what": "step_over"}
+        append_records(self._run.decisions_file, [decision | {"first": first, "last": last, "incident": incident}])
 
     def close(self) -> None:
         """Let go of the snapshot host, which ends by itself when nobody comes for it."""

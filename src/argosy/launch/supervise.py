@@ -198,8 +198,10 @@ class Supervisor:
     ) -> Incident:
         run, number = self._attempt.run, self._attempt.number
         signs = {rank: self._reader.read(rank) for rank in range(self._attempt.slots.count)}
-        guilty = signs.get(cause.rank) if cause.rank is not None else None
-        beat = None if guilty is None else guilty.beat
+        # When nobody is to blame alone, the rank that went furthest says where it was.
+        furthest = max(signs.values(), key=lambda sign: -1 if sign.beat is None else sign.beat.step)
+        guilty = furthest if cause.rank is None else signs[cause.rank]
+        beat = guilty.beat
         found = Incident(
             run=run.info.id,
             attempt=number,
@@ -208,7 +210,7 @@ class Supervisor:
             cause=cause.text,
             host=socket.gethostname(),
             step=None if beat is None else beat.step,
-            phase=None if guilty is None else guilty.span or guilty.phase,
+            phase=guilty.span or guilty.phase,
             detected_by=cause.detected_by,
             verdict_ns=verdict_ns,
             verdict_wall_ns=time.time_ns() - (mono_ns() - verdict_ns),

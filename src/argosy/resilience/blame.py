@@ -45,6 +45,8 @@ class Cause:
     """False: it looks like the consequence of something that has not been seen yet."""
     good_until: int | None = None
     """Updates after which the state is above suspicion; None: all of it is."""
+    bad_until: int | None = None
+    """Last step whose batch is to blame; None: no batch is."""
 
 
 def first_cause(ends: Sequence[End]) -> Cause | None:
@@ -75,7 +77,15 @@ def _cause(end: End) -> Cause | None:
         if words.kind is not None:
             # All ranks say the same: who says it first is not to blame for it.
             by = _DETECTORS.get(words.kind, "exit")
-            return Cause(words.kind, words.blames, words.error, by, words.trace, good_until=words.good_until)  # type: ignore[arg-type]
+            return Cause(
+                words.kind,  # type: ignore[arg-type]
+                words.blames,
+                words.error,
+                by,
+                words.trace,
+                good_until=words.good_until,
+                bad_until=words.bad_until,
+            )
         if "MemoryError" in words.error or "can't allocate memory" in words.error:
             return Cause("out_of_memory", end.rank, text, trace=words.trace)
         return Cause("exception", guilty, text, trace=words.trace, certain=not words.consequence)

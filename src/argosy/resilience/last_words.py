@@ -36,6 +36,8 @@ class LastWords:
     """Class of the fault, when the error knows (``desync``, ``corrupted_state``, …)."""
     good_until: int | None = None
     """The state after this many updates is above suspicion; later ones are not."""
+    bad_until: int | None = None
+    """Last step whose batch is to be left out when the run goes back there."""
 
 
 def write_last_words(file: Path, rank: int, error: BaseException) -> LastWords:
@@ -50,6 +52,7 @@ def write_last_words(file: Path, rank: int, error: BaseException) -> LastWords:
         blames=getattr(error, "guilty_rank", None),
         kind=getattr(error, "fault_class", None),
         good_until=getattr(error, "good_until", None),
+        bad_until=getattr(error, "bad_until", None),
     )
     partial = file.with_suffix(".tmp")
     partial.write_text(json.dumps(asdict(words)), encoding="utf-8")

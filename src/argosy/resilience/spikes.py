@@ -26,10 +26,11 @@ class LossSpike(RuntimeError):
     fault_class = "loss_spike"
     guilty_rank = None
 
-    def __init__(self, first_step: int, loss: float, centre: float):
+    def __init__(self, first_step: int, step: int, loss: float, centre: float):
         super().__init__(f"loss {loss:.4g} is far above {centre:.4g} since step {first_step}")
         self.good_until = first_step
         """State after this many updates: before the first step that was out."""
+        self.bad_until = step
 
 
 class SpikeDetector:
@@ -46,7 +47,7 @@ class SpikeDetector:
         if len(self._losses) >= ENOUGH and loss > self.limit:
             self._out.append(step)
             if len(self._out) >= SUSTAINED:
-                raise LossSpike(self._out[0], loss, statistics.median(self._losses))
+                raise LossSpike(self._out[0], step, loss, statistics.median(self._losses))
             return  # what is out of the band does not widen it
         self._out.clear()
         self._losses.append(loss)

@@ -22,6 +22,9 @@ class LoopState:
     eval_losses: list[float] = field(default_factory=list)
     """Every evaluation loss so far, in order: the stop rules look at all of it."""
 
+    stepped_over: list[int] = field(default_factory=list)
+    """Incidents whose batches are left out."""
+
     def to_dict(self) -> dict[str, Any]:
         return asdict(self) | {"position": self.position and self.position.to_dict()}
 
