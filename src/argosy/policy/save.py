@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 from argosy.policy.action import Action, Save, Wait
 from argosy.policy.event import Event, StepDone
@@ -69,6 +70,7 @@ class SavePolicy:
         return daly_interval_s(cost_s, 1 / (view.failure_rate_per_s * self.failure_share))
 
 
+@lru_cache(maxsize=1024)
 def daly_interval_s(save_cost_s: float, mtbf_s: float) -> float:
     """The work between saves that makes the expected wall time of :func:`daly_wall_s` least.
 
