@@ -12,7 +12,7 @@ from pathlib import Path
 import xxhash
 
 from argosy.checkpoint.fence import fenced
-from argosy.checkpoint.files import sync, write_file
+from argosy.checkpoint.files import sync, write_file, write_whole
 from argosy.checkpoint.folders import damaged_folder, draft_folder, leftovers, retired_folder, step_folder
 from argosy.checkpoint.manifest import FILE_NAME, Manifest, by_tensor
 from argosy.checkpoint.shards import FileDigest, RankFile
@@ -43,7 +43,7 @@ def commit(checkpoints: Path, manifest: Manifest, files: Sequence[RankFile], dcp
         digests[DCP_METADATA] = FileDigest(len(dcp_metadata), xxhash.xxh3_128(dcp_metadata).hexdigest())
         _keep_only(draft, digests)
         tensors = by_tensor(one for file in files for one in file.stored)
-        write_manifest(draft, replace(manifest, files=digests, tensors=tensors))
+        write_whole(draft / FILE_NAME, replace(manifest, files=digests, tensors=tensors).to_json().encode())
         replaced = retire(checkpoints, manifest.step) if final.exists() else None
         draft.rename(final)
         sync(checkpoints)
@@ -55,14 +55,6 @@ def commit(checkpoints: Path, manifest: Manifest, files: Sequence[RankFile], dcp
 def abandon(checkpoints: Path, step: int, generation: int) -> None:
     """Give back the room of a save that failed."""
     shutil.rmtree(draft_folder(checkpoints, step, generation), ignore_errors=True)
-
-
-def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Put `manifest` into `folder` so that a reader, also one after a crash, sees the old one or the new one."""
-    temporary = folder / f".{FILE_NAME}.tmp"
-    write_file(temporary, manifest.to_json().encode())
-    temporary.rename(folder / FILE_NAME)
-    sync(folder)
 
 
 def delete(checkpoints: Path, steps: Iterable[int], generation: int) -> None:

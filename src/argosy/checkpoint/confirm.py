@@ -4,10 +4,11 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from argosy.checkpoint.commit import set_aside, write_manifest
+from argosy.checkpoint.commit import set_aside
 from argosy.checkpoint.fence import fenced
+from argosy.checkpoint.files import write_whole
 from argosy.checkpoint.folders import step_folder
-from argosy.checkpoint.manifest import Manifest, read_manifest
+from argosy.checkpoint.manifest import FILE_NAME, Manifest, read_manifest
 from argosy.checkpoint.verify import find_damage
 from argosy.errors import InputError
 
@@ -34,4 +35,5 @@ def mark_verified(checkpoints: Path, manifest: Manifest, generation: int) -> Non
     folder = step_folder(checkpoints, manifest.step)
     with fenced(checkpoints, generation):
         if read_manifest(folder) == manifest:  # else another attempt has written this step again
-            write_manifest(folder, replace(manifest, verified_wall_s=time.time()))
+            marked = replace(manifest, verified_wall_s=time.time())
+            write_whole(folder / FILE_NAME, marked.to_json().encode())

@@ -50,6 +50,14 @@ def write_file(path: Path, content: bytes) -> None:
         os.fsync(file.fileno())
 
 
+def write_whole(path: Path, content: bytes) -> None:
+    """Put `content` under a name so that a reader, also one after a crash, sees what was there or all of it."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    write_file(temporary, content)
+    temporary.rename(path)
+    sync(path.parent)
+
+
 def sync(folder: Path) -> None:
     """Flush a folder's list of names to the device."""
     handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)

@@ -49,10 +49,18 @@ def fill(folder: Path, manifest: Manifest, tensors: Mapping[str, Tensor]) -> Non
     A chunk that lies here as it lies in the file is read into its place; of any other the needed part is copied out of
     a buffer, so that one chunk at most is in memory beside the tensors. What is read is digested again.
     """
-    parts = {name: pieces(name, tensor) for name, tensor in tensors.items()}
+    _fill(folder, manifest, {name: pieces(name, tensor) for name, tensor in tensors.items()})
+
+
+def fill_chunk(folder: Path, manifest: Manifest, chunk: Chunk, memory: Tensor) -> None:
+    """:func:`fill` of one piece of a tensor."""
+    _fill(folder, manifest, {chunk.name: [(chunk, memory)]})
+
+
+def _fill(folder: Path, manifest: Manifest, parts: Mapping[str, list[Part]]) -> None:
     by_file: dict[str, list[Stored]] = defaultdict(list)
-    for one in manifest.stored():
-        if any(_overlap(one.chunk, chunk) is not None for chunk, _ in parts.get(one.chunk.name, ())):
+    for one in manifest.stored(parts):
+        if any(_overlap(one.chunk, chunk) is not None for chunk, _ in parts[one.chunk.name]):
             by_file[one.file].append(one)
     for file in sorted(by_file):
         with opened(folder / file) as descriptor:

@@ -73,6 +73,8 @@ class Manifest:
     tensors: dict[str, StoredTensor] = field(default_factory=dict)
     vocabulary_digest: str = ""
     """Which id stands for which token; empty where nobody knows."""
+    model: dict[str, Any] = field(default_factory=dict)
+    """The recipe's model table with the size of the vocabulary; empty where nobody knows."""
     recipe_hash: str = ""
     running_hash: str = ""
     data_position: int | None = None
@@ -86,9 +88,10 @@ class Manifest:
         """Of all files but the manifest."""
         return sum(file.bytes for file in self.files.values())
 
-    def stored(self) -> Iterator[Stored]:
-        """All chunks with their places."""
-        for name, tensor in self.tensors.items():
+    def stored(self, names: Iterable[str] | None = None) -> Iterator[Stored]:
+        """The chunks of tensors (all, or those of `names`) with their places."""
+        for name in self.tensors if names is None else names:
+            tensor = self.tensors[name]
             for chunk in tensor.chunks:
                 piece = Chunk(name, tensor.dtype, tensor.shape, chunk.offsets, chunk.sizes)
                 yield Stored(piece, chunk.file, chunk.at, chunk.xxh3_128)

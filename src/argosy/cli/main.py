@@ -19,7 +19,20 @@ import typer
 from argosy import __version__
 from argosy.errors import ArgosyError, Exit
 
-COMMANDS = ("recipe", "data", "weights", "plan", "lab", "train", "stop", "sample", "repeat", "incidents", "report")
+COMMANDS = (
+    "recipe",
+    "data",
+    "weights",
+    "plan",
+    "lab",
+    "train",
+    "checkpoint",
+    "stop",
+    "sample",
+    "repeat",
+    "incidents",
+    "report",
+)
 
 # Which package click's errors live in depends on the version of typer; their place below BadParameter does not.
 _WrongUsage: Any
