@@ -1,6 +1,6 @@
 """Small programs for distributed tests: any layout of one decoder, built on real ranks as the engine builds it."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import torch
@@ -11,15 +11,17 @@ from torch.distributed.tensor import DTensor
 from argosy.checkpoint.manifest import Manifest
 from argosy.checkpoint.state import Tree, state_tree
 from argosy.layout.layout import Layout
+from argosy.layout.work import Work
 from argosy.models.build import build
 from argosy.models.decoder import Decoder
+from argosy.models.split import owned
 from argosy.optim.build import build_optimizer
 from argosy.parallel.mesh import build_mesh
 from argosy.parallel.program import Program
 from argosy.parallel.translate import translate
 from argosy.recipe.schema import LayoutTable, ModelTable, OptimizerTable, PrecisionTable
 
-VOCAB = 61
+VOCAB, LENGTH = 61, 16
 SEED = 5
 CPU = torch.device("cpu")
 
@@ -84,8 +86,10 @@ def make_program(split: Split, table: ModelTable, seed: int = SEED, micro_batche
     """This rank's program with initial weights; needs a default process group when there are several ranks."""
     layout = split.layout
     mesh = build_mesh(layout, "cpu") if layout.world_size > 1 else None
-    precision = PrecisionTable(reduce=split.reduce)
-    return translate(table, VOCAB, layout, mesh, precision, micro_batches=micro_batches, seed=seed, device=CPU)
+    # As many sequences as there are micro-batches on each rank: how many are in one does not matter to the program
+    layout = replace(layout, micro_batch_sequences=1)
+    work = Work(table, VOCAB, layout, micro_batches * layout.data_ranks, LENGTH)
+    return translate(work, mesh, PrecisionTable(reduce=split.reduce), seed=seed, device=CPU)
 
 
 def make_state(split: Split, table: ModelTable, seed: int = SEED) -> tuple[Program, torch.optim.Optimizer, Tree]:
@@ -104,8 +108,15 @@ def manifest_of(step: int, ranks: int = 1, **training: Any) -> Manifest:
 
 def whole(tensor: Tensor) -> Tensor:
     """A copy of the full tensor, gathered from its shards where it has any."""
-    full = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
-    return full.detach().clone()
+    if not isinstance(tensor, DTensor):
+        return tensor.detach().clone()
+    # DTensor.full_tensor is wrong where FSDP2 divides unevenly what tensor parallelism has divided.
+    full = torch.zeros(tensor.shape, dtype=tensor.dtype)
+    full[torch.meshgrid(*owned(tensor), indexing="ij")] = tensor.detach().to_local()
+    for axis, placement in enumerate(tensor.placements):
+        if not placement.is_replicate():
+            dist.all_reduce(full, group=tensor.device_mesh.get_group(axis))
+    return full
 
 
 def whole_parameters(model: nn.Module | Program) -> dict[str, Tensor]:

@@ -110,7 +110,7 @@ def swap_halves(x: Tensor) -> Tensor:
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """x · cos + swap_halves(x) · sin; x [B, S, heads, head_dim], cos and sin [S, head_dim] of a rotation, or [B, S, head_dim]."""
+    """x · cos + swap_halves(x) · sin; x [B, S, heads, head_dim], cos and sin [S, head_dim] or [B, S, head_dim]."""
     return _Rotate.apply(x, cos, sin)
 
 

@@ -9,9 +9,9 @@ import math
 
 import torch
 from torch import Tensor
-from torch.distributed.tensor import DTensor, Placement, Replicate, Shard, distribute_tensor
 
 from argosy.models.decoder import Decoder
+from argosy.models.split import local, owned
 from argosy.recipe.schema import ModelTable
 
 _CHUNK_ELEMENTS = 1 << 15  # the handful of 8-byte temporaries stays in the second-level cache
@@ -61,20 +61,21 @@ def fill_normal_(parameter: Tensor, std: float, key: int) -> None:
 
     Memory beyond the parameter is bounded by a fixed number of elements.
     """
-    local = parameter.to_local() if isinstance(parameter, DTensor) else parameter
-    if local.numel() == 0:
+    mine = local(parameter)
+    if mine.numel() == 0:
         return
     # Element (i, j, …) of the whole has the index sum of owned[dim][i] · stride[dim].
     first, *rest = (
-        index * stride for index, stride in zip(_owned(parameter, local), _row_major(parameter.shape), strict=True)
+        index.to(mine.device) * stride
+        for index, stride in zip(owned(parameter), _row_major(parameter.shape), strict=True)
     )
-    within_row = torch.zeros((), dtype=torch.int64, device=local.device)
+    within_row = torch.zeros((), dtype=torch.int64, device=mine.device)
     for index in rest:
         within_row = within_row[..., None] + index
     rows = max(1, _CHUNK_ELEMENTS // max(1, within_row.numel()))
-    for start in range(0, len(local), rows):
+    for start in range(0, len(mine), rows):
         index = first[start : start + rows].view(-1, *[1] * len(rest)) + within_row
-        local[start : start + rows] = standard_normal(index, key).mul_(std)
+        mine[start : start + rows] = standard_normal(index, key).mul_(std)
 
 
 def standard_normal(index: Tensor, key: int) -> Tensor:
@@ -112,27 +113,3 @@ _LOW_32 = (1 << 32) - 1
 
 def _row_major(shape: torch.Size) -> list[int]:
     return [math.prod(shape[dim + 1 :]) for dim in range(len(shape))]
-
-
-def _owned(parameter: Tensor, local: Tensor) -> list[Tensor]:
-    """For each dim, the indices of the whole parameter that `local` holds: int64 [local.shape[dim]].
-
-    DTensor splits a row of indices as it splits the parameter, which covers uneven and strided shards.
-    """
-    whole = [torch.arange(size, device=local.device) for size in parameter.shape]
-    if not isinstance(parameter, DTensor):
-        return whole
-    owned = []
-    for dim, index in enumerate(whole):
-        placements = [_as_first_dim(placement, dim) for placement in parameter.placements]
-        owned.append(distribute_tensor(index, parameter.device_mesh, placements, src_data_rank=None).to_local())
-    return owned
-
-
-def _as_first_dim(placement: Placement, dim: int) -> Placement:
-    """How `placement` splits the indices of `dim`, for a tensor that has only those."""
-    if getattr(placement, "dim", None) != dim:
-        return Replicate()
-    # FSDP2 over tensor parallelism makes strided shards, which no public name covers.
-    split_factor = getattr(placement, "split_factor", None)
-    return Shard(0) if split_factor is None else type(placement)(0, split_factor=split_factor)  # type: ignore[call-arg]

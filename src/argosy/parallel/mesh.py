@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
+import torch
 import torch.distributed as dist
-from torch.distributed.device_mesh import init_device_mesh
 
-from argosy.layout.layout import Axis, Layout
+from argosy.layout.layout import MESH_AXES, Axis, Layout
 from argosy.parallel.groups import StampedGroup
 
 
@@ -16,6 +16,11 @@ class Mesh:
     devices: dist.DeviceMesh
     down: dist.ProcessGroup | None
     """A second group along the pipeline axis, for messages against its direction (:class:`Links`)."""
+
+    @property
+    def rank(self) -> int:
+        """Of this process among all."""
+        return self.devices.get_rank()
 
     def group(self, axis: Axis) -> dist.ProcessGroup:
         """The ranks that differ from this one along `axis` only."""
@@ -31,11 +36,13 @@ class Mesh:
 
 
 def build_mesh(layout: Layout, device_type: str) -> Mesh:
-    """A mesh over all ranks with the axes of ``layout.order``, outermost first; collective over all ranks."""
-    sizes = layout.axis_sizes
-    devices = init_device_mesh(device_type, tuple(sizes[axis] for axis in layout.order), mesh_dim_names=layout.order)
+    """A mesh over all ranks, placed as ``layout.order`` says; collective over all ranks."""
+    ranks = torch.arange(layout.world_size).view(*layout.axis_sizes.values())
+    # FSDP2 wants dp before fsdp before tp; which ranks lie next to each other is up to the layout.
+    ranks = ranks.permute([layout.order.index(axis) for axis in MESH_AXES])
+    devices = dist.DeviceMesh(device_type, ranks, mesh_dim_names=MESH_AXES)
     down = _second_groups(layout) if layout.pp > 1 else None
-    for axis in layout.order:
+    for axis in MESH_AXES:
         _name(devices.get_group(axis), axis)
     if down is not None:
         _name(down, "pp")

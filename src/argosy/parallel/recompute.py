@@ -34,7 +34,7 @@ def recompute(blocks: Iterable[nn.Module], what: Literal["selective", "full"]) -
     if what == "selective":
         options["context_fn"] = partial(create_selective_checkpoint_contexts, _policy)
     for block in blocks:
-        block.forward = partial(checkpoint, block.forward, **options)  # type: ignore[method-assign]
+        block.forward = partial(checkpoint, block.forward, **options)
 
 
 def _policy(context: Any, operation: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy:

@@ -1,10 +1,11 @@
 """Turns a model's description and a layout into this rank's program."""
 
 import torch
-import torch.distributed as dist
 
-from argosy.layout.stages import rank_stages, schedule_of, stage_blocks
+from argosy.layout.activations import recomputed_blocks
 from argosy.layout.layout import Layout
+from argosy.layout.stages import rank_stages, stage_blocks
+from argosy.layout.work import Work
 from argosy.models.build import build
 from argosy.models.decoder import Decoder, Part
 from argosy.models.init import init_weights
@@ -19,34 +20,28 @@ from argosy.parallel.tensor import divide_tensors
 from argosy.recipe.schema import ModelTable, PrecisionTable
 
 
-def translate(
-    table: ModelTable,
-    vocab_size: int,
-    layout: Layout,
-    mesh: Mesh | None,
-    precision: PrecisionTable,
-    *,
-    micro_batches: int,
-    seed: int,
-    device: torch.device,
-) -> Program:
-    """This rank's program with initial weights on `device`; collective over all ranks of `mesh`.
+def translate(work: Work, mesh: Mesh | None, precision: PrecisionTable, *, seed: int, device: torch.device) -> Program:
+    """This rank's program for steps of `work`, with initial weights on `device`; collective over all ranks of `mesh`.
 
-    `mesh` is None for a single rank; `micro_batches` of a step matter to a pipeline alone. Only this rank's part of
-    the model is ever made, and the weights do not depend on the layout: each rank computes the values of just the
-    elements that it holds.
+    `mesh` is None for a single rank. Only this rank's part of the model is ever made, and the weights do not depend
+    on the layout: each rank computes the values of just the elements that it holds.
     """
+    layout = work.layout
     here = mesh.coordinate("pp") if mesh is not None else 0
+    recomputed = recomputed_blocks(work, mesh.rank if mesh is not None else 0)
     models = {}
     for number in rank_stages(layout, here):
-        model = build(table, vocab_size, DTYPES[precision.compute], part=part_of(layout, table, number))
-        models[number] = _distribute(model, layout, mesh, precision)
+        part = part_of(layout, work.model, number)
+        model = build(work.model, work.vocab_size, DTYPES[precision.compute], part=part)
+        _distribute(model, layout, mesh, precision, recomputed)
         model.to_empty(device=device)
         init_weights(model, seed)
+        models[number] = model
     pipeline = None
-    if layout.pp > 1:
+    if work.schedule is not None:
         assert mesh is not None
-        pipeline = Pipeline(schedule_of(layout, micro_batches), models, Links(mesh.group("pp"), mesh.down, here))
+        assert mesh.down is not None
+        pipeline = Pipeline(work.schedule, models, Links(mesh.group("pp"), mesh.down, here))
     program = Program(models, _axes(layout, mesh), pipeline, DTYPES[precision.reduce], device)
     program.after_change()
     return program
@@ -58,21 +53,21 @@ def part_of(layout: Layout, table: ModelTable, number: int) -> Part:
     return Part(blocks, first=number == 0, last=number == layout.stages - 1)
 
 
-def _distribute(model: Decoder, layout: Layout, mesh: Mesh | None, precision: PrecisionTable) -> Decoder:
+def _distribute(
+    model: Decoder, layout: Layout, mesh: Mesh | None, precision: PrecisionTable, recomputed: frozenset[int]
+) -> None:
     """Divide a model on meta, whose blocks are compiled and recomputed as the layout says."""
     if layout.tp > 1:
         assert mesh is not None
         divide_tensors(model, mesh.sub("tp"))
-    blocks = list(model.blocks.values())
     if layout.recompute != "none":
-        recompute(blocks, layout.recompute)
+        recompute((block for number, block in model.blocks.items() if int(number) in recomputed), layout.recompute)
     if layout.compile:
-        for block in blocks:
+        for block in model.blocks.values():
             block.compile()
     if layout.fsdp > 1:
         assert mesh is not None
         shard_state(model, mesh.sub("dp", "fsdp") if layout.dp > 1 else mesh.sub("fsdp"), layout, precision)
-    return model
 
 
 def _axes(layout: Layout, mesh: Mesh | None) -> Axes:

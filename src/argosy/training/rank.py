@@ -38,6 +38,7 @@ from argosy.journal.recorder import Recorder
 from argosy.journal.schema import Header
 from argosy.layout.fits import check_batch, check_model
 from argosy.layout.layout import Layout
+from argosy.layout.work import Work
 from argosy.optim.build import build_optimizer
 from argosy.parallel.groups import control_group, use_stamped_groups
 from argosy.parallel.mesh import build_mesh
@@ -57,6 +58,7 @@ from argosy.training.profiler import StepProfiler
 from argosy.training.saving import Saving
 from argosy.training.state import LoopState
 from argosy.training.steering import Account, Pace, Signals, Steering
+from argosy.training.step_over import step_over
 from argosy.training.tiers import Memory, local_ranks, open_memory
 
 
@@ -85,7 +87,7 @@ def train_rank(place: Place, observers: Sequence[Observer] = (), store: dist.Sto
     """
     run = RunFolder.open(place.run_dir)
     recipe = run.recipe()
-    layout = Layout.from_recipe(recipe.layout, place.world_size)
+    layout = Layout.for_recipe(recipe, place.world_size)
     check_batch(layout, recipe.batch_sequences)
     check_model(layout, recipe.model, recipe.data.sequence_length)
     device = _device(recipe, place)
@@ -96,8 +98,8 @@ def train_rank(place: Place, observers: Sequence[Observer] = (), store: dist.Sto
             gc.freeze()
             gc.enable()
             end = trainer.run()
-            trainer.saving.close()
         with recorder.span("teardown"):
+            trainer.saving.close()
             if dist.is_initialized():
                 dist.destroy_process_group()
     finally:
@@ -171,16 +173,8 @@ def _build(
         data = prepare(recipe) if place.data_folder is None else open_data(place.data_folder, recipe)
         recorder.event("corpus", **_corpus(recipe, data))
     with recorder.span("startup.model_init"):
-        program = translate(
-            recipe.model,
-            data.vocab_size,
-            layout,
-            mesh,
-            recipe.precision,
-            micro_batches=layout.micro_batches(recipe.batch_sequences),
-            seed=recipe.run.seed,
-            device=device,
-        )
+        work = Work.from_recipe(recipe, layout, data.vocab_size, "cuda" if device.type == "cuda" else "cpu")
+        program = translate(work, mesh, recipe.precision, seed=recipe.run.seed, device=device)
         optimizer = build_optimizer(program.named_parameters(), recipe.optimizer)
         tree = state_tree(program.named_parameters(), optimizer, place.rank)
     with recorder.span("startup.ckpt_load"):
@@ -207,6 +201,9 @@ def _build(
         if recipe.data.sources:
             position = replace(position, weights=loader.order.mixture.stages)
         state.position = position
+        for first, count in step_over(run, state, recipe.batch_sequences):
+            samples = loader.order.draw(first, count).sample.tolist()
+            recorder.event("decision", what="step_over", s=state.step, first=first, count=count, samples=samples)
     pace = Pace(sum(tensor.nbytes for part in tree.values() for tensor in part.values()))
     account = Account(
         paid_before_ns=place.paid_before_ns,
