@@ -42,7 +42,7 @@ def test_a_run_that_ends_well(recipe_file, tmp_path):
     assert (outcome.exit, outcome.reason, outcome.attempt) == (Exit.DONE, "horizon", 1)
     assert attempt_end(tmp_path / "run").items() >= {"exit": 0, "reason": "horizon"}.items()
     plan = json.loads((tmp_path / "run" / "plan-1.json").read_text())
-    assert plan["layout"]["fsdp"] == 2
+    assert plan["layout"]["dp"] == 2
     paid = read_rows(tmp_path / "run" / "paid.jsonl")
     assert [(row["dev"], row["ph"]) for row in paid] == [(d, p) for p in ("open", "close") for d in ("cpu:0", "cpu:1")]
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from argosy.errors import UsageError
 from argosy.layout.fits import check_batch, check_model
-from argosy.layout.layout import MESH_AXES, Layout
+from argosy.layout.layout import MESH_AXES, REPLICATED_STATE_BYTES, Layout
 from argosy.layout.schedules import SCHEDULES
 from argosy.layout.stages import schedule_of
 from argosy.recipe.schema import LayoutTable, ModelTable
@@ -71,6 +71,16 @@ def test_auto_takes_the_ranks_that_are_left() -> None:
     assert (one.fsdp, one.zero) == (1, 0)
     assert Layout.from_recipe(LayoutTable(), 2).zero == 3
     assert Layout.from_recipe(LayoutTable(reshard_after_forward=False), 2).zero == 2
+
+
+def test_a_small_model_is_replicated_unless_the_recipe_says_otherwise() -> None:
+    most = REPLICATED_STATE_BYTES // 16
+    small = Layout.from_recipe(LayoutTable(), 8, most)
+    assert (small.dp, small.fsdp, small.zero) == (8, 1, 0)
+    assert Layout.from_recipe(LayoutTable(), 8, most + 1).fsdp == 8
+    assert Layout.from_recipe(LayoutTable(tp=2), 8, 2 * most).dp == 4, "each rank of tp holds a half"
+    for asked in ({"fsdp": 8}, {"dp": 2}, {"zero": 2}, {"reshard_after_forward": False}):
+        assert Layout.from_recipe(LayoutTable(**asked), 8, most).fsdp > 1, asked
 
 
 def test_a_recipe_table_reaches_every_field() -> None:

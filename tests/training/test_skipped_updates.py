@@ -37,7 +37,7 @@ class BadGradient(Observer):
 
 @pytest.mark.dist
 @pytest.mark.parametrize(
-    ("layout", "rank", "value"), [((), 1, math.nan), (("layout.dp=2",), 1, math.nan), (("layout.dp=2",), 0, math.inf)]
+    ("layout", "rank", "value"), [(("layout.fsdp=2",), 1, math.nan), ((), 1, math.nan), ((), 0, math.inf)]
 )
 def test_one_bad_rank_skips_the_update_of_all_without_a_trace(
     tmp_path: Path, run_ranks: Any, layout: tuple[str, ...], rank: int, value: float

@@ -9,12 +9,13 @@ from argosy.errors import Exit
 from tiny_runs import SMALL, StopAfter, digests, losses, make_run, train
 
 MUON = ("optimizer.kind='muon'",)
+SHARDS = ("layout.fsdp=2",)  # such a small model would be replicated
 
 
 @pytest.mark.dist
 @pytest.mark.parametrize(
     ("ranks", "layout"),
-    [(1, ()), (2, ()), (2, ("layout.dp=2", "layout.fsdp=1")), (2, ("precision.compute='bf16'",)), (2, MUON)],
+    [(1, ()), (2, SHARDS), (2, ()), (2, (*SHARDS, "precision.compute='bf16'")), (2, (*SHARDS, *MUON))],
     ids=["one rank", "fsdp", "replicas", "fsdp bf16", "fsdp muon"],
 )
 def test_stopped_and_continued_run_equals_its_twin(

@@ -45,7 +45,7 @@ def check(
     recipe = load_recipe(path, sets or ())
     layout = None
     if nproc is not None:
-        layout = Layout.from_recipe(recipe.layout, nproc)
+        layout = Layout.for_recipe(recipe, nproc)
         check_model(layout, recipe.model, recipe.data.sequence_length, recipe.vocab_size)
         check_batch(layout, recipe.batch_sequences)
     vocab = recipe.vocab_size

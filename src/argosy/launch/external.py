@@ -55,7 +55,7 @@ def train_assigned(place: Assigned, recipe_path: Path, sets: Sequence[str], run_
     recipe = load_recipe(recipe_path, sets)
     folder = run_dir or Path("runs", recipe.run.name)
     recipe = completed(recipe, folder)
-    layout = Layout.from_recipe(recipe.layout, place.world_size)
+    layout = Layout.for_recipe(recipe, place.world_size)
     check_batch(layout, recipe.batch_sequences)
     check_model(layout, recipe.model, recipe.data.sequence_length, recipe.vocab_size)
 

@@ -18,7 +18,7 @@ from argosy.launch.preparation import prepare_data
 from argosy.launch.recovery import Recovery
 from argosy.launch.restarts import Restarts
 from argosy.launch.signals import StopSignals
-from argosy.launch.starting import ColdStart, Starter, WarmStart
+from argosy.launch.starting import ENTRY, ColdStart, Starter, WarmStart
 from argosy.launch.stop import newest_checkpoint
 from argosy.launch.supervise import Failure, Supervisor, log_file
 from argosy.launch.workers import Workers, last_lines
@@ -66,20 +66,21 @@ def train(
     new: bool = False,
     live: LiveLine,
     worker_command: Sequence[str] | None = None,
+    entry: str = ENTRY,
 ) -> Outcome:
     """Train a recipe here until it ends or is stopped; start or continue the run in `run_dir` (``runs/NAME``).
 
     Everything that can be wrong with recipe, layout and folder raises before a process starts. After a fault all ranks
     start again, as the recipe's [resilience] allows. What comes of it is in the outcome: DONE, START_AGAIN after a
     clean stop, or the code of the rank that failed. Ranks are forked from a warm server, or are programs started with
-    `worker_command` and the rank's arguments.
+    `worker_command` and the rank's arguments; `entry` is ``module:function``, what a forked rank calls.
     """
     recipe = load_recipe(recipe_path, sets)
     folder = run_dir or Path("runs", recipe.run.name)
     folder = next_free(folder) if new else folder
     recipe = completed(recipe, folder)
     slots = resolve_slots(recipe.run.device, nproc)
-    layout = Layout.from_recipe(recipe.layout, slots.count)
+    layout = Layout.for_recipe(recipe, slots.count)
     check_batch(layout, recipe.batch_sequences)
     check_model(layout, recipe.model, recipe.data.sequence_length, recipe.vocab_size)
 
@@ -109,10 +110,10 @@ def next_free(folder: Path) -> Path:
     return candidate
 
 
-def _starter(run: RunFolder, recipe: Recipe, worker_command: Sequence[str] | None) -> Starter:
+def _starter(run: RunFolder, recipe: Recipe, worker_command: Sequence[str] | None, entry: str) -> Starter:
     if worker_command is not None:
         return ColdStart(worker_command)
-    return WarmStart(run.path / "warm.log") if recipe.resilience.warm else ColdStart()
+    return WarmStart(run.path / "warm.log", entry) if recipe.resilience.warm else ColdStart()
 
 
 class _Agent:

@@ -12,12 +12,17 @@ from typing import Any, Literal
 from argosy.errors import UsageError
 from argosy.layout.near import divisors, listed, near
 from argosy.layout.schedules import SCHEDULES
-from argosy.recipe.schema import LayoutTable
+from argosy.recipe.flops import parameter_count
+from argosy.recipe.schema import LayoutTable, Recipe
 
 Axis = Literal["dp", "fsdp", "cp", "tp", "pp", "ep"]
 MESH_AXES: tuple[Axis, ...] = ("pp", "dp", "fsdp", "cp", "tp")
 """Axes that multiply to the world size, outermost first by default: the axis that talks most is innermost,
 where neighbours share the fastest link. `ep` is carved out of dp·fsdp."""
+REPLICATED_STATE_BYTES = 512 << 20
+"""Up to here each rank holds a whole copy of the state by default. Sharding it saves memory that nobody misses, for
+three transfers a block in place of one a step (bench/speed.py compares them)."""
+_STATE_BYTES_PER_PARAMETER = 16  # fp32 weight, gradient and two moments
 
 
 @dataclass(frozen=True)
@@ -62,14 +67,25 @@ class Layout:
             raise UsageError("; ".join(wrong), where="layout")
 
     @classmethod
-    def from_recipe(cls, table: LayoutTable, world_size: int) -> "Layout":
-        """The layout that `table` asks for on `world_size` ranks; ``fsdp = "auto"`` takes the ranks that are left.
+    def for_recipe(cls, recipe: Recipe, world_size: int) -> "Layout":
+        """The layout of a run of `recipe` on `world_size` ranks; see :meth:`from_recipe`."""
+        vocabulary = recipe.vocab_size
+        count = None if vocabulary is None else parameter_count(recipe.model, vocabulary)
+        return cls.from_recipe(recipe.layout, world_size, count)
 
-        Raises UsageError that says which values would do.
+    @classmethod
+    def from_recipe(cls, table: LayoutTable, world_size: int, parameters: int | None = None) -> "Layout":
+        """The layout that `table` asks for on `world_size` ranks.
+
+        ``fsdp = "auto"`` takes the ranks that are left. If `table` says nothing else about data parallelism and a
+        rank's share of the `parameters` has a state of at most :data:`REPLICATED_STATE_BYTES`, they become replicas
+        (dp) instead. Raises UsageError that says which values would do.
         """
-        others = table.dp * table.cp * table.tp * table.pp
-        fsdp = max(1, world_size // others) if table.fsdp == "auto" else table.fsdp
-        if others * fsdp != world_size:
+        dp, others = table.dp, table.cp * table.tp * table.pp
+        fsdp = max(1, world_size // (dp * others)) if table.fsdp == "auto" else table.fsdp
+        if _replicates(table, parameters):
+            dp, fsdp = fsdp, dp
+        if dp * fsdp * others != world_size:
             degrees = " · ".join(f"{axis} {getattr(table, axis)}" for axis in MESH_AXES)
             raise UsageError(
                 f"{degrees} does not make a world size of {world_size}", where="layout", do=_remedy(table, world_size)
@@ -85,7 +101,7 @@ class Layout:
             zero = 0  # nothing to share the state with
         schedule = table.schedule or ("none" if table.pp == 1 else "1f1b")
         return cls(
-            dp=table.dp,
+            dp=dp,
             fsdp=fsdp,
             cp=table.cp,
             tp=table.tp,
@@ -213,6 +229,14 @@ class Layout:
             yield f"zero {self.zero} needs fsdp above 1"
         if self.recompute_budget_bytes is not None and self.recompute == "none":
             yield "recompute_budget_bytes needs recompute 'selective' or 'full': what a block may compute again"
+
+
+def _replicates(table: LayoutTable, parameters: int | None) -> bool:
+    """Whether `table` leaves the choice open and the model is small."""
+    open_choice = table.fsdp == "auto" and table.dp == 1 and table.zero is None and table.reshard_after_forward
+    if parameters is None or not open_choice:
+        return False
+    return parameters * _STATE_BYTES_PER_PARAMETER <= REPLICATED_STATE_BYTES * table.tp * table.pp
 
 
 def _remedy(table: LayoutTable, world_size: int) -> str:

@@ -97,7 +97,7 @@ def _asked(question: Question, cluster: Cluster, layout_text: str | None) -> Lay
         layout = parse_layout(layout_text, question, cluster)
     else:
         assert question.layout is not None
-        layout = Layout.from_recipe(question.layout, cluster.count)
+        layout = Layout.from_recipe(question.layout, cluster.count, question.parameters)
     check_model(layout, question.model, question.sequence_length, question.vocab_size)
     check_batch(layout, question.batch_sequences)
     return layout

@@ -389,7 +389,10 @@ PipelineSchedule = Literal[
 class LayoutTable(Table):
     dp: int = knob(1, "run", "data-parallel replicas", ge=1)
     fsdp: Annotated[int, Field(ge=1)] | Literal["auto"] = knob(
-        "auto", "run", "ranks that share one copy of the state; auto takes all that are left"
+        "auto",
+        "run",
+        "ranks that share one copy of the state; auto takes all that are left, or makes them replicas while one copy "
+        "of weights, gradients and moments is at most 512 MiB (then dp and zero must be left out)",
     )
     cp: int = knob(1, "run", "context-parallel degree", ge=1, le=1)
     tp: int = knob(1, "run", "tensor-parallel degree, with the sequence split between the products", ge=1)
