@@ -4,8 +4,8 @@ from itertools import product
 
 import pytest
 
-from argosy.journal.phys import STEP_EXTERNAL
-from argosy.ledger.accounts import ACCOUNTS, BY_NAME, FATES, MATH, PHYS, account
+from argosy.journal.phys import MATH, STEP_EXTERNAL
+from argosy.ledger.accounts import ACCOUNTS, BY_NAME, FATES, PHYS, account
 
 LAYERS = {"useful", "compute", "comm", "stability", "decision", "unattributed"}
 

@@ -8,10 +8,23 @@ margins. Names and definitions follow research/ledger.md section 2, `layer.accou
 from dataclasses import dataclass
 from typing import Literal
 
-from argosy.journal.phys import AXES, STARTUP, STEP_EXTERNAL
+from argosy.journal.phys import AXES, MATH, STARTUP, STEP_EXTERNAL
 from argosy.journal.phys import PHYS as MEASURED
 
 Kind = Literal["exact", "valued", "money-only"]
+
+DIVIDED = (
+    "launch_gap",
+    "sync_point",
+    "allocator",
+    "contention",
+    "padding",
+    "comm.wait",
+    "bubble",
+    *(f"comm.transfer.{axis}" for axis in AXES),
+)
+"""Into what the ledger divides the phases that a rank declared: by token counts, by profiles of sampled steps, by the
+kernel's accounting, and by comparing ranks."""
 
 CONCLUDED = (
     "unattributed",
@@ -21,13 +34,14 @@ CONCLUDED = (
     "clock",
     "detect",
     "spare",
+    "not_allocated",
     "no_process.before",
     "no_process.between",
     "no_process.held",
 )
 """What no rank can write about itself; the ledger concludes it from the other files."""
 
-PHYS = (*MEASURED, *CONCLUDED)
+PHYS = (*MEASURED, *DIVIDED, *CONCLUDED)
 
 FATES = (
     "none",
@@ -36,12 +50,14 @@ FATES = (
     "lost_failure",
     "discarded_decision",
     "skipped",
+    "diverged",
     "surplus",
+    "late",
+    "duplicate",
+    "unused",
     "unknown",
 )
 """What became of work; `none` where no work was attempted."""
-
-MATH = ("forward", "backward", "optimizer")
 
 
 @dataclass(frozen=True)
@@ -66,6 +82,18 @@ def _later(name: str, definition: str, phys: str, measured: str, precedence: int
     fate = "kept" if kind == "exact" else "any"
     return Account(name, definition, phys, fate, 0 if kind != "exact" else precedence, measured, kind, None)
 
+
+def _now(name: str, definition: str, phys: str, measured: str, precedence: int = 6) -> Account:
+    """A division of declared phases, of work that was kept."""
+    return Account(name, definition, phys, "kept", precedence, measured, since="0.2")
+
+
+def _judged(name: str, definition: str, fate: str) -> Account:
+    """Steps that ran well and should not have run, as a `decision` record says."""
+    return Account(name, definition, "any", fate, 4, "decision records", since="0.2")
+
+
+_PROFILED = "profiled steps, the others by their share"
 
 _STARTUP_MEANING = {
     "process_start": "the launcher's start of the processes until their first line",
@@ -101,15 +129,15 @@ ACCOUNTS = (
     Account("compute.gc", "Python's cyclic garbage collector", "gc", "kept", 6, "gc.callbacks"),
     Account("compute.telemetry", "journal, logging and profiler", "telemetry", "kept", 5, "the recorder's own clock"),
     Account("compute.eval", "validation and sampling during the run", "eval", "none", 5, "span"),
-    _later("compute.recompute", "forward repeated for activation checkpointing", "recompute", "hooks", 7),
-    _later("compute.padding", "work on positions that are padding", "padding", "token counts", 7),
+    _now("compute.recompute", "forward repeated for activation checkpointing", "recompute", "profiled steps", 7),
+    _now("compute.padding", "math on positions that are padding", "padding", "token counts", 7),
+    _now("compute.launch_gap", "no work for the device: dispatch, or the host stood still", "launch_gap", _PROFILED),
+    _now("compute.sync_point", "the device's queue drained while the host waited for it", "sync_point", _PROFILED),
+    _now("compute.allocator", "the host waited for device memory", "allocator", _PROFILED),
+    _now("compute.contention", "math without a processor: others had it", "contention", "the kernel's queue time"),
     _later("compute.moe_slack", "capacity padding and dropped tokens inside a rank", "moe_slack", "router counts"),
-    _later("compute.launch_gap", "device queue empty, host busy", "launch_gap", "profiler on sampled steps"),
-    _later("compute.sync_point", "queue drained after a blocking read", "sync_point", "profiler on sampled steps"),
-    _later("compute.allocator", "device memory calls and retries", "allocator", "allocator counters", kind="valued"),
     _later("compute.kernel_inefficiency", "busy time beyond FLOPs ÷ peak", "busy", "FLOPs, peak", kind="valued"),
     _later("compute.throttle", "slower by clocks", "busy", "clock counters", kind="valued"),
-    _later("compute.contention", "slower by other tenants", "busy", "pressure counters", kind="valued"),
     *(
         Account(
             f"comm.exposed.{axis}",
@@ -123,13 +151,13 @@ ACCOUNTS = (
     ),
     Account("comm.control", "barriers, flags, logging reductions", "comm.control", "kept", 6, "stamps around calls"),
     *(
-        _later(f"comm.transfer.{axis}", f"bytes moving on axis {axis}", "comm.transfer", "join of stamps")
+        _now(f"comm.transfer.{axis}", f"bytes moving on axis {axis}", f"comm.transfer.{axis}", "join of stamps")
         for axis in AXES
     ),
-    _later("comm.wait_slow_rank", "waiting for the last participant", "comm.wait", "join of stamps"),
-    _later("comm.bubble", "idle of a pipeline stage inside a step", "bubble", "schedule and stamps"),
-    _later("comm.lazy_init", "first use of a communicator", "comm.lazy_init", "first call less median"),
-    _later("comm.outer_sync", "outer step of loosely coupled replicas", "comm.outer_sync", "span"),
+    _now("comm.wait_slow_rank", "waiting for the last participant", "comm.wait", "join of stamps"),
+    _now("comm.bubble", "a pipeline stage waits for its neighbours", "bubble", "join of stamps on axis pp"),
+    _now("comm.outer_sync", "outer step of loosely coupled replicas", "comm.outer_sync", "span"),
+    _later("comm.lazy_init", "first use of a communicator outside of warm-up", "comm.lazy_init", "first call"),
     _later("comm.degraded", "transfer above its baseline", "comm.transfer", "fit over calls", kind="valued"),
     _later("comm.interference", "compute slower under communication", "busy", "matched medians", kind="valued"),
     *(
@@ -145,17 +173,19 @@ ACCOUNTS = (
     Account("stability.lost_work", "steps that a failure undid", "any", "lost_failure", 4, "restore records"),
     Account("stability.skipped_step", "steps computed and thrown away", "any", "skipped", 4, "step records"),
     Account("stability.ckpt_block", "training stands still for a save", "ckpt_block", "none", 5, "span"),
-    _later("stability.terminate", "verdict to all processes gone", "terminate", "agent stamps", 3),
-    _later("stability.health_check", "burn-in and corruption probes", "health_check", "span", 5),
+    Account(
+        "stability.terminate", "verdict to all processes gone", "terminate", "none", 3, "agent's span", since="0.2"
+    ),
+    Account("stability.health_check", "burn-in and corruption probes", "health_check", "none", 5, "span", since="0.2"),
     _later("stability.ckpt_interference", "steps slower while a save runs", "busy", "matched medians", kind="valued"),
     Account("decision.rollback", "steps undone on purpose", "any", "discarded_decision", 4, "restore records"),
     Account("decision.idle_reservation", "paid, and nobody meant to run", "no_process.held", "none", 2, "paid set"),
-    Account("decision.beyond_target", "steps after the target was met", "any", "surplus", 4, "decision records"),
-    _later("decision.unallocated", "paid devices in no allocation", "not_allocated", "bill", 2),
-    _later("decision.diverged", "from the last kept state to the stop", "any", "postings", 4),
-    _later("decision.late_kill", "beyond the point at which the stop rule would have ended it", "any", "lab", 4),
-    _later("decision.duplicate_run", "the same recipe, data and seed again", "any", "registry", 4),
-    _later("decision.unused_result", "a run that nothing refers to", "any", "registry", 4),
+    _judged("decision.beyond_target", "steps after the target was met", "surplus"),
+    _judged("decision.diverged", "from the last kept state to the stop of a run that diverged", "diverged"),
+    _judged("decision.late_kill", "beyond the step at which the stop rule would have ended it", "late"),
+    _judged("decision.duplicate_run", "the same recipe, data and seed again", "duplicate"),
+    _judged("decision.unused_result", "a run that nothing refers to", "unused"),
+    Account("decision.unallocated", "paid, in no allocation", "not_allocated", "none", 2, "bill", since="0.2"),
     _later("decision.oversize", "device time per token against the best layout", "any", "planner", kind="valued"),
     _later("decision.repeated_data", "value lost by repeating data", "any", "first-seen counts", kind="valued"),
     _later("decision.beyond_optimal", "compute beyond the optimal split", "any", "scaling law", kind="valued"),
@@ -180,6 +210,8 @@ _DEAD = {
     "no_process.between": "stability.reschedule",
     "no_process.held": "decision.idle_reservation",
     "spare": "stability.spare",
+    "not_allocated": "decision.unallocated",
+    "terminate": "stability.terminate",
     "detect": "stability.detect",
     "teardown": "stability.teardown",
     "warmup": "stability.warmup",
@@ -189,13 +221,22 @@ _UNDONE = {
     "lost_failure": "stability.lost_work",
     "skipped": "stability.skipped_step",
     "discarded_decision": "decision.rollback",
+    "diverged": "decision.diverged",
     "surplus": "decision.beyond_target",
+    "late": "decision.late_kill",
+    "duplicate": "decision.duplicate_run",
+    "unused": "decision.unused_result",
 }
+_COMPUTE = ("eval", "telemetry", "compile", "data_wait", "gc", "h2d_copy")
 _ALIVE = {
     "ckpt_block": "stability.ckpt_block",
     "unattributed": "unattributed.residual",
-    **{name: f"compute.{name}" for name in ("eval", "telemetry", "compile", "data_wait", "gc", "h2d_copy")},
-    **{name: name for name in ("comm.control", *(f"comm.exposed.{axis}" for axis in AXES))},
+    "health_check": "stability.health_check",
+    "comm.wait": "comm.wait_slow_rank",
+    "bubble": "comm.bubble",
+    **{name: f"compute.{name}" for name in (*_COMPUTE, *DIVIDED[:5], "recompute")},
+    **{name: name for name in ("comm.control", "comm.outer_sync")},
+    **{name: name for axis in AXES for name in (f"comm.exposed.{axis}", f"comm.transfer.{axis}")},
 }
 _MATH = {"kept": "useful.model_math", "kept_provisional": "useful.provisional"}
 

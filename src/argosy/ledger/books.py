@@ -4,8 +4,9 @@
 The sums of accounts, of phys and of fates equal the paid time, always: books that do not sum are not returned.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,8 @@ from numpy.typing import NDArray
 
 from argosy.journal.reader import Journal
 from argosy.ledger.accounts import FATES, PHYS, account
-from argosy.ledger.attempts import Seat, seats, sources
+from argosy.ledger.attempts import Seat, Source, seats, sources
+from argosy.ledger.causes import Cause, causes
 from argosy.ledger.clocks import RunClock
 from argosy.ledger.fate import AT_RISK, DISCARDED, KEPT, LOST, SKIPPED, Visits, judge
 from argosy.ledger.paid import Interval, PaidDevice, paid_devices
@@ -21,6 +23,7 @@ from argosy.ledger.partition import partition
 from argosy.ledger.postings import Posting, balance, post
 from argosy.ledger.refusals import Refusals
 from argosy.ledger.segments import Segments
+from argosy.ledger.waits import divide_waits
 from argosy.ledger.warmup import Warmup
 
 Ints = NDArray[np.int64]
@@ -77,6 +80,8 @@ class Books:
     """(phys, fate) → ns."""
     imputed: dict[str, int]
     """account → the part of it that nobody wrote: concluded from silence."""
+    estimated: dict[str, int]
+    """account → the part of it that was divided by shares of sampled steps or by comparing ranks."""
     overlapped: dict[str, int]
     """phys → time under other spans, in no account."""
     devices: dict[str, DeviceBooks]
@@ -88,6 +93,8 @@ class Books:
     """Records left out, in tolerant books; otherwise the first one raises."""
     notes: list[str] = field(default_factory=list)
     """What a reader of the books should know: files without header, dropped records."""
+    causes: list[Cause] = field(default_factory=list)
+    """Who made others wait, doing what; sums to `comm.wait_slow_rank`."""
     slices: list[dict[str, int]] = field(default_factory=list)
     """Accounts cut by time: before the first edge, between two, from the last on."""
 
@@ -139,25 +146,28 @@ def keep_books(
     numbers = sorted({seat.attempt for seat in attended})
     # 16,384 devices and two months are more ns than 64 bits hold; Python's integers hold any
     large = any(device.count > 1 for device in devices)
-    by_visit, by_attempt, imputed, overlapped, by_slice = (
+    by_visit, by_attempt, imputed, estimated, overlapped, by_slice = (
         np.zeros(shape, object if large else np.int64)
         for shape in (
             (len(visits), len(PHYS)),
             (max(len(numbers), 1), len(PHYS), len(FATES)),
+            (len(PHYS), len(FATES)),
             (len(PHYS), len(FATES)),
             len(PHYS),
             (len(edges_ns) + 1, len(PHYS), len(FATES)),
         )
     )
     device_books, warmups = {}, []
+    waits = {number: divide_waits(mine) for number, mine in _by_attempt(ranks)}
     for device in devices:
-        segments = Segments(device, visits, refusals, live=live, as_of_ns=cut_ns)
+        segments = Segments(device, visits, refusals, live=live, as_of_ns=cut_ns, waits=waits)
         segments.lay(attended)
         own = np.zeros(by_visit.shape, np.int64) if large else by_visit
         cells = partition(segments, numbers, own, edges_ns)
         for total, part in (
             (by_attempt, cells.by_attempt),
             (imputed, cells.imputed),
+            (estimated, cells.estimated),
             (overlapped, cells.overlapped),
             (by_slice, cells.by_slice),
             *(((by_visit, own),) if large else ()),
@@ -181,6 +191,7 @@ def keep_books(
         fates=_named(FATES, total.sum(axis=0)),
         crosstab={(PHYS[p], FATES[f]): int(total[p, f]) for p, f in np.argwhere(total)},
         imputed=_accounts(imputed),
+        estimated=_accounts(estimated),
         overlapped=_named(PHYS, overlapped),
         devices=device_books,
         attempts=[_attempt(number, attended, by_attempt[row]) for row, number in enumerate(numbers)],
@@ -189,12 +200,21 @@ def keep_books(
         warmups=warmups,
         refusals=refusals.found,
         notes=_notes(journal),
+        causes=causes(ranks, waits, visits, by_visit, accounts.get("comm.wait_slow_rank", 0)),
         slices=[_accounts(cells) for cells in by_slice],
     )
     assert (by_slice.sum(axis=0) == total).all(), "the slices do not sum to the whole"
     assert by_slice.min(initial=0) >= 0, "a cell of a slice is negative"
     _check(books, total)
     return books
+
+
+def _by_attempt(ranks: Sequence[Source]) -> Iterator[tuple[int, list[Source]]]:
+    def attempt(source: Source) -> int:
+        return source.file.attempt
+
+    for number, mine in groupby(sorted(ranks, key=attempt), key=attempt):
+        yield number, list(mine)
 
 
 def _accounts(cells: Ints) -> dict[str, int]:
@@ -246,6 +266,9 @@ def _check(books: Books, cells: Ints) -> None:
         "accounts": sum(books.accounts.values()),
         "phys": sum(books.phys.values()),
         "fates": sum(books.fates.values()),
+        "causes": sum(cause.ns for cause in books.causes)
+        + books.paid_ns
+        - books.accounts.get("comm.wait_slow_rank", 0),
         "devices": sum(sum(device.accounts.values()) for device in books.devices.values()),
     }
     wrong = {name: ns for name, ns in sums.items() if ns != books.paid_ns}

@@ -23,6 +23,8 @@ class Cells:
     """[attempts, PHYS, FATES] a gap belongs to the attempt after it, the last one to the attempt before it."""
     imputed: Ints
     """[PHYS, FATES] the part of it that was concluded from silence, not written by anybody."""
+    estimated: Ints
+    """[PHYS, FATES] the part of it that was divided by shares of other steps or by comparing ranks."""
     overlapped: Ints
     """[PHYS] time hidden under other spans, in no cell."""
     by_slice: Ints
@@ -38,6 +40,7 @@ def partition(segments: Segments, attempts: Sequence[int], by_visit: Ints, edges
     cells = Cells(
         by_attempt=np.zeros((max(len(attempts), 1), len(PHYS), len(FATES)), np.int64),
         imputed=np.zeros((len(PHYS), len(FATES)), np.int64),
+        estimated=np.zeros((len(PHYS), len(FATES)), np.int64),
         overlapped=np.zeros(len(PHYS), np.int64),
         by_slice=np.zeros((len(edges) + 1, len(PHYS), len(FATES)), np.int64),
     )
@@ -127,11 +130,12 @@ class _Count:
         whole = ~bad & (exposed[segment] == exposed_paid[segment]) & (rows.fate[segment] != INHERITED)
         for row in np.flatnonzero(~bad & ~whole & (exposed_paid[segment] > 0)):
             self._move_one(segment[row], *self._paid_parts(segment[row], times[row]), reported.attempt)
-        segment, times, sums = segment[whole], times[whole], sums[whole]
+        segment, times, sums, guessed = segment[whole], times[whole], sums[whole], reported.estimated[whole]
         page = self.cells.by_attempt[self.attempt_row[reported.attempt]]
         fate, visit, phys = rows.fate[segment], rows.visit[segment], rows.phys[segment]
         for value in np.unique(fate):
             page[:, value] += times[fate == value].sum(axis=0)
+            self.cells.estimated[:, value] += guessed[fate == value].sum(axis=0)
         np.subtract.at(page, (phys, fate), sums)
         in_one = only_slice[segment] != NOBODY
         self._slice_many(only_slice[segment[in_one]], phys[in_one], fate[in_one], times[in_one])

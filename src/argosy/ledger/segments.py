@@ -4,34 +4,37 @@ Levels from below (research/ledger.md 3.2): the attempt, or the gap where none w
 word; the launcher's spans for all its devices; step windows; spans by depth; the tail after the last sign of life.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from argosy.journal.phys import STEP_EXTERNAL
+from argosy.journal.phys import MATH, STEP_EXTERNAL
 from argosy.journal.reader import OPEN, JournalFile
-from argosy.ledger.accounts import MATH, PHYS
+from argosy.ledger.accounts import PHYS
 from argosy.ledger.attempts import Seat, Source
 from argosy.ledger.fate import AT_RISK, LOST, NONE, Visits
 from argosy.ledger.paid import PaidDevice
 from argosy.ledger.refusals import Refusals, record
+from argosy.ledger.step_times import divide_communication, step_times
 from argosy.ledger.sweep import NOBODY
-from argosy.ledger.warmup import WARM, Warmup, settle
+from argosy.ledger.waits import Division, Waits
+from argosy.ledger.warmup import Warmup
 
 Ints = NDArray[np.int64]
 
 P = {name: index for index, name in enumerate(PHYS)}
 _EXTERNAL = np.array([name in STEP_EXTERNAL for name in PHYS])
 _MATH = np.array([name in MATH for name in PHYS])
-_WARM = np.array([name in WARM for name in PHYS])
 
 BACKGROUND, KNOWN, AGENT, STEP, SPAN, TAIL = 0, 1, 2, 3, 4, 1_000
 
 CLOCK_ERROR_NS = 20_000_000
 """A process's start comes from the kernel in ticks of 10 ms, rounded down: a rank's first span may begin so early."""
+
+_STATES = {"spare": "spare", "unallocated": "not_allocated"}
 
 INHERITED = -1
 """Fate of a segment that shares the fate of the step it is in."""
@@ -64,6 +67,8 @@ class Reported:
     attempt: int
     file: JournalFile
     seq: Ints
+    estimated: Ints
+    """[rows, PHYS] the part of `times` that is an estimate."""
 
 
 @dataclass
@@ -75,6 +80,8 @@ class Segments:
     refusals: Refusals
     live: bool = False
     as_of_ns: int | None = None
+    waits: Mapping[int, Waits] = field(default_factory=dict)
+    """By attempt; without it exposed communication is not divided."""
     reported: list[Reported] = field(default_factory=list)
     warmups: list[Warmup] = field(default_factory=list)
     seats: list[Seat] = field(default_factory=list)
@@ -153,15 +160,13 @@ class Segments:
         # Numbers are missing between two steps that do not touch: the records between them were lost or dropped.
         gap = np.flatnonzero((t0[1:] > t1[:-1]) & _numbers_missing(file, seq))
         self._add(t1[gap], t0[gap + 1], STEP, P["torn"], imputed=True)
-        times = _by_phys(steps.amounts[rows], file.phys)
-        excess, warmup = settle(file.attempt, file.rank or 0, times, _WARM)
-        if warmup.moved_ns:
-            times -= excess
-            times[:, P["warmup"]] += excess.sum(axis=1)
-        self.warmups.append(warmup)
+        waits = self.waits[file.attempt].steps.get(file.rank or 0) if file.attempt in self.waits else None
+        found = step_times(file, rows, _by_phys(steps.amounts[rows], file.phys), waits)
+        self.warmups.append(found.warmup)
         ids = self.visits.rows_of(file.attempt, steps.step[rows], steps.visit[rows])
         first = self._add(t0, t1, STEP, P["unattributed"], fate=self.visits.fate[ids], visit=ids)
-        self.reported.append(Reported(first + np.arange(len(rows)), times, file.attempt, file, seq))
+        places = first + np.arange(len(rows))
+        self.reported.append(Reported(places, found.times, file.attempt, file, seq, found.estimated))
 
     def _spans(self, source: Source, seat: Seat, level: int) -> None:
         file, spans = source.file, source.file.spans
@@ -190,9 +195,15 @@ class Segments:
         if inside.any():
             times = _by_phys(spans.nested[inside], file.phys)
             times[:, _MATH] = 0  # an evaluation's forward is evaluation
+            estimated = np.zeros_like(times)
+            if file.rank is not None and file.attempt in self.waits:
+                waits = self.waits[file.attempt].spans[file.rank]
+                divide_communication(
+                    times, estimated, Division(waits.wait[inside], waits.untold[inside], waits.exact[inside])
+                )
             outer = spans.nested_rows[inside]
             segment = first + np.searchsorted(rows, outer)
-            self.reported.append(Reported(segment, times, file.attempt, file, spans.seq[outer]))
+            self.reported.append(Reported(segment, times, file.attempt, file, spans.seq[outer], estimated))
 
     def _tail(self, source: Source, seat: Seat) -> None:
         """The step under way when the file ends, and the silence from the last sign of life to the attempt's end."""
@@ -245,7 +256,7 @@ class Segments:
             for interval in self.device.declared:
                 begin, end = max(t0, interval.t0_ns), min(t1, interval.t1_ns)
                 if interval.state != "allocated" and begin < end:
-                    self._add(begin, end, KNOWN, P["spare" if interval.state == "spare" else "no_process.held"])
+                    self._add(begin, end, KNOWN, P[_STATES.get(interval.state, "no_process.held")])
 
 
 def _numbers_missing(file: JournalFile, seq: Ints) -> NDArray[np.bool_]:
