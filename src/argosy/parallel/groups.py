@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import Backend, FakeProcessGroup
 from torch.distributed import ProcessGroup, ProcessGroupGloo, Store
 
 from argosy.journal.phys import comm
@@ -77,20 +78,19 @@ class StampedWork(dist.Work):
 
 
 class StampedGroup(ProcessGroup):
-    """A gloo group that reports calls and waits to a :class:`Recorder`.
+    """A group of any CPU backend that reports calls and waits to a :class:`Recorder`.
 
-    `axis` names the mesh axis that the group serves; ``control`` until :func:`name_axes` says otherwise.
+    `axis` names the mesh axis that the group serves; ``control`` until :func:`argosy.parallel.mesh.build_mesh` says otherwise.
     Collectives from other threads than the one that made the group run unstamped: they do not block the step.
     """
 
-    def __init__(self, store: Store, rank: int, size: int, timeout: timedelta, recorder: Recording):
+    def __init__(self, store: Store, rank: int, size: int, backend: Backend, kind: Any, recorder: Recording):
         # Only this constructor makes an instance whose Python methods C++ callers (DTensor) see too.
         super().__init__(rank, size)  # type: ignore[call-arg]  # the stubs lack it
-        gloo = ProcessGroupGloo(store, rank, size, timeout=timeout)
         self._inner = ProcessGroup(store, rank, size)
         for group in (self, self._inner):
-            group._register_backend(torch.device("cpu"), ProcessGroup.BackendType.GLOO, gloo)
-            group._set_default_backend(ProcessGroup.BackendType.GLOO)
+            group._register_backend(torch.device("cpu"), kind, backend)
+            group._set_default_backend(kind)
         self._recorder = recorder
         self._thread = threading.get_ident()
         self.axis = "control"
@@ -141,11 +141,19 @@ def _ends(operation: str, rank: int, args: tuple) -> tuple[int, int | None] | No
     return (roots[0], None) if roots else None
 
 
-def use_stamped_groups(recorder: Recording) -> str:
-    """Let groups that this process makes from now on report to `recorder`; returns the backend name for torch."""
+def use_stamped_groups(recorder: Recording, *, fake: bool = False) -> str:
+    """Let groups that this process makes from now on report to `recorder`; returns the backend name for torch.
+
+    They talk over gloo, or if `fake` to nobody: each collective is over at once and gives no result, so that one
+    process can run the program of any rank of any world on fake tensors.
+    """
 
     def create(store: Store, rank: int, size: int, timeout: timedelta) -> StampedGroup:
-        return StampedGroup(store, rank, size, timeout, recorder)
+        if fake:
+            nobody = FakeProcessGroup._create_internal(rank, size)
+            return StampedGroup(store, rank, size, nobody, ProcessGroup.BackendType.CUSTOM, recorder)
+        gloo = ProcessGroupGloo(store, rank, size, timeout=timeout)
+        return StampedGroup(store, rank, size, gloo, ProcessGroup.BackendType.GLOO, recorder)
 
     if BACKEND.upper() in dist.Backend._plugins:
         dist.Backend._plugins.pop(BACKEND.upper())  # a warm process that trains again brings a new recorder
