@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from texts import Texts
 
-from argosy.data import build as build_module
-from argosy.data.build import TokenizerSpec, build_data_set, read_manifest
+from argosy.data import encode as encode_module
+from argosy.data.build import Options, TokenizerSpec, build_data_set, read_manifest
 from argosy.data.corpus import Document, split_hash
 from argosy.data.files import build_folder, locked
 from argosy.data.inspect import inspect
@@ -27,7 +27,7 @@ CORPUS = Texts(tuple(f"document {number}: " + "word " * (number % 17) + "ende\n"
 
 
 def make(out, corpus=CORPUS, spec=BPE, share=0.1, **rest):
-    build_data_set(corpus, out, spec, held_out_share=share, say=lambda line: None, **rest)
+    build_data_set(corpus, out, spec, Options(held_out_share=share, **rest), say=lambda line: None)
     return out
 
 
@@ -256,5 +256,5 @@ def test_inspect_describes_and_verifies(tmp_path):
 
 def test_text_is_encoded_in_bounded_pieces(tmp_path, monkeypatch):
     whole = read_manifest(make(tmp_path / "whole"))["digest"]
-    monkeypatch.setattr(build_module, "ENCODE_BYTES", 100)
+    monkeypatch.setattr(encode_module, "BATCH_BYTES", 100)
     assert read_manifest(make(tmp_path / "pieces"))["digest"] == whole

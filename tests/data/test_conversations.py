@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from texts import split_loader
 
-from argosy.data.build import TokenizerSpec, build_data_set
+from argosy.data.build import Options, TokenizerSpec, build_data_set
 from argosy.data.chat_template import ChatTemplate
 from argosy.data.conversations import Conversations
 from argosy.data.corpus import Document, Rejected
@@ -161,9 +161,7 @@ def build(source: Path, out: Path, tokenizer: Path) -> None:
         Conversations(source, template, special_tokens=special),
         out,
         spec,
-        held_out_share=0.3,
-        most_rejected=100,
-        chat_template=template.source,
+        Options(held_out_share=0.3, most_rejected=100, chat_template=template.source),
         say=lambda line: None,
     )
 
@@ -264,7 +262,7 @@ def test_a_template_may_end_with_the_end_of_text(tmp_path: Path) -> None:
         Conversations(source, template),
         tmp_path / "out",
         TokenizerSpec("bytes"),
-        held_out_share=0.3,
+        Options(held_out_share=0.3),
         say=lambda line: None,
     )
     shards = TokenShards.open(tmp_path / "out" / "train")

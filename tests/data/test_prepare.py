@@ -4,7 +4,7 @@ import pytest
 from texts import Texts
 
 from argosy.data import stdlib
-from argosy.data.build import TokenizerSpec, build_data_set
+from argosy.data.build import Options, TokenizerSpec, build_data_set
 from argosy.data.prepare import open_data, prepare
 from argosy.data.stdlib import StandardLibrary
 from argosy.data.windows import EvaluationWindows
@@ -21,7 +21,7 @@ def recipe(**tables):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     out = tmp_path_factory.mktemp("prepare") / "out"
-    build_data_set(TEXTS, out, TokenizerSpec("bpe", 300), held_out_share=0.1, say=lambda line: None)
+    build_data_set(TEXTS, out, TokenizerSpec("bpe", 300), Options(held_out_share=0.1), say=lambda line: None)
     return out
 
 
@@ -109,14 +109,16 @@ def test_bad_folders_are_one_line(folder, tmp_path):
 
 def test_a_model_without_rows_for_the_tokens_is_refused(folder, tmp_path):
     path = folder / "tokenizer.json"
-    build_data_set(TEXTS, tmp_path / "out", TokenizerSpec("file", path=path), held_out_share=0.1, say=lambda line: None)
+    build_data_set(
+        TEXTS, tmp_path / "out", TokenizerSpec("file", path=path), Options(held_out_share=0.1), say=lambda line: None
+    )
     with pytest.raises(InputError, match=r"beyond the model's vocabulary of 100.*model\.vocab_size"):
         prepare(of_folder(tmp_path / "out", tokenizer={"kind": "file", "path": str(path)}, model={"vocab_size": 100}))
 
 
 def test_a_flipped_byte_is_found_before_training(tmp_path):
     out = tmp_path / "out"
-    build_data_set(TEXTS, out, TokenizerSpec("bytes"), held_out_share=0.1, say=lambda line: None)
+    build_data_set(TEXTS, out, TokenizerSpec("bytes"), Options(held_out_share=0.1), say=lambda line: None)
     wanted = of_folder(out, tokenizer={"kind": "bytes"})
     path = out / "train" / "tokens-00000.bin"
     content = bytearray(path.read_bytes())
@@ -128,7 +130,9 @@ def test_a_flipped_byte_is_found_before_training(tmp_path):
 
 def test_parts_of_different_data_sets_are_noticed(tmp_path):
     for name, texts in (("a", TEXTS.texts), ("b", TEXTS.texts[:100])):
-        build_data_set(Texts(texts), tmp_path / name, TokenizerSpec("bytes"), held_out_share=0.1, say=lambda line: None)
+        build_data_set(
+            Texts(texts), tmp_path / name, TokenizerSpec("bytes"), Options(held_out_share=0.1), say=lambda line: None
+        )
     (tmp_path / "a" / "held_out").rename(tmp_path / "old")
     (tmp_path / "b" / "held_out").rename(tmp_path / "a" / "held_out")
     with pytest.raises(InputError, match="parts of different data sets"):

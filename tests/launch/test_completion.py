@@ -62,7 +62,7 @@ def test_positions_of_the_weights_bound_the_sequence(tmp_path: Path) -> None:
 
 
 def test_tokenizer_of_data_that_is_built(tmp_path: Path, parent: RunFolder) -> None:
-    from argosy.data.build import TokenizerSpec, build_data_set
+    from argosy.data.build import Options, TokenizerSpec, build_data_set
     from argosy.data.textfiles import TextFiles
 
     (tmp_path / "text").mkdir()
@@ -70,7 +70,9 @@ def test_tokenizer_of_data_that_is_built(tmp_path: Path, parent: RunFolder) -> N
         (tmp_path / "text" / f"{n}.txt").write_text(f"text {n}")
     Tokenizer.bytes().save(tmp_path / "tokenizer.json")
     spec = TokenizerSpec("file", path=tmp_path / "tokenizer.json")
-    build_data_set(TextFiles(tmp_path / "text"), tmp_path / "data", spec, held_out_share=0.3, say=lambda line: None)
+    build_data_set(
+        TextFiles(tmp_path / "text"), tmp_path / "data", spec, Options(held_out_share=0.3), say=lambda line: None
+    )
     sets = (f"init.from={parent.path}", f"data.source={tmp_path / 'data'}")
     recipe = completed(bare(tmp_path, *sets), tmp_path / "run")
     assert (recipe.tokenizer.kind, recipe.tokenizer.path) == ("file", str(tmp_path / "data" / "tokenizer.json"))

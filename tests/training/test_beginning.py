@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from argosy.checkpoint.imports import import_folder
-from argosy.data.build import TokenizerSpec, build_data_set
+from argosy.data.build import Options, TokenizerSpec, build_data_set
 from argosy.data.textfiles import TextFiles
 from argosy.errors import ArgosyError, Exit
 from argosy.registry.run_folder import RunFolder
@@ -88,7 +88,7 @@ def refusal(run_ranks: Any, tmp_path: Path, *sets: str) -> str:
 def other_data(folder: Path, spec: TokenizerSpec) -> Path:
     lines = folder.with_suffix(".jsonl")
     lines.write_text("".join(json.dumps({"text": f"number {n} of the text" * 20}) + "\n" for n in range(40)))
-    build_data_set(TextFiles(lines), folder, spec, held_out_share=0.2, say=lambda line: None)
+    build_data_set(TextFiles(lines), folder, spec, Options(held_out_share=0.2), say=lambda line: None)
     return folder
 
 

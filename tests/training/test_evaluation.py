@@ -12,7 +12,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 
 from argosy.data.batch import Batch
-from argosy.data.build import TokenizerSpec, build_data_set
+from argosy.data.build import Options, TokenizerSpec, build_data_set
 from argosy.data.corpus import Document
 from argosy.data.prepare import open_data
 from argosy.models.build import build
@@ -50,7 +50,7 @@ class Words:
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("data") / "words"
-    build_data_set(Words(), folder, TokenizerSpec("bytes"), held_out_share=0.3, say=lambda line: None)
+    build_data_set(Words(), folder, TokenizerSpec("bytes"), Options(held_out_share=0.3), say=lambda line: None)
     return folder
 
 

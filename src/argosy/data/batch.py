@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -60,5 +61,5 @@ class Batch:
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> "Batch":
         names = ("tokens", "targets", "segments", "positions")
-        now = {name: getattr(self, name) for name in names}
-        return replace(self, **{name: change(one) for name, one in now.items() if one is not None})
+        changed: dict[str, Any] = {name: change(one) for name in names if (one := getattr(self, name)) is not None}
+        return replace(self, **changed)

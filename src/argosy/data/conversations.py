@@ -26,7 +26,7 @@ class Conversations:
         special_tokens: texts that may come from the template only.
     """
 
-    source: Path
+    source: Path | str
     template: ChatTemplate
     prompt_field: str = "prompt"
     response_field: str = "response"
@@ -36,6 +36,11 @@ class Conversations:
     @property
     def name(self) -> str:
         return str(self.source)
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes with the files."""
+        return TextFiles(self.source).fingerprint
 
     def __iter__(self) -> Iterator[Document | Rejected]:
         for where, line in TextFiles(self.source).lines():

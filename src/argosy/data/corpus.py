@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import xxhash
+from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
@@ -12,13 +13,14 @@ class Document:
     """One text with a name that is unique in its corpus.
 
     ``split_key`` decides by its hash whether the document is held out. ``spans`` are the characters
-    ``[start, stop)``, ascending, that carry loss; None: all do.
+    ``[start, stop)``, ascending, that carry loss; None: all do. ``ids`` are its tokens where the source has them.
     """
 
     name: str
     text: str
     split_key: bytes
     spans: tuple[tuple[int, int], ...] | None = None
+    ids: NDArray[Any] | None = None
 
     @property
     def learned_text(self) -> str:

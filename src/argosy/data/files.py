@@ -15,6 +15,7 @@ import xxhash
 from argosy.errors import InputError, StoppedError
 
 DIGEST_BLOCK_BYTES = 1 << 22
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def digest_file(path: Path) -> str:
@@ -78,7 +79,7 @@ def os_errors_explained(where: Path) -> Iterator[None]:
         yield
     except OSError as error:
         place = str(error.filename or where)
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        if error.errno in FULL:
             raise StoppedError(
                 f"no space left ({error.strerror})", where=place, do="free space, start again"
             ) from error
@@ -122,14 +123,22 @@ def _names(path: Path, descriptor: int) -> bool:
     return (named.st_dev, named.st_ino) == (held.st_dev, held.st_ino)
 
 
-def build_folder(out: Path, fill: Callable[[Path], None], say: Callable[[str], None]) -> bool:
+KEY = ".key"
+"""In a folder under way: of what it is the beginning."""
+
+
+def build_folder(out: Path, fill: Callable[[Path], None], say: Callable[[str], None], key: str | None = None) -> bool:
     """Let ``fill`` write a folder and give it its name ``out`` once it is whole.
 
-    Safe against other processes that build the same folder (they wait and find it done) and against a
-    kill at any moment (the next build starts afresh). Returns whether this process did the work.
+    Safe against other processes that build the same folder (they wait and find it done) and against a kill at any
+    moment. Returns whether this process did the work.
+
+    Args:
+        key: digest of all that determines the contents. A build of the same key that was killed, or found the disk
+            full, is handed to ``fill`` to go on with; without a key the next build starts afresh.
 
     Raises:
-        StoppedError: the disk is full; nothing is left behind.
+        StoppedError: the disk is full; nothing is left behind but, with a key, what is to be gone on with.
         InputError: no permission.
     """
     temporary = out.with_name(f".{out.name}.building")
@@ -139,14 +148,32 @@ def build_folder(out: Path, fill: Callable[[Path], None], say: Callable[[str], N
         with locked(lock, lambda: say(f"waiting for another process that builds {out}")):
             if out.exists() and any(out.iterdir()):
                 return False
-            shutil.rmtree(temporary, ignore_errors=True)  # left by a killed process
-            temporary.mkdir()
+            if key is None or not _begun(temporary, key):
+                shutil.rmtree(temporary, ignore_errors=True)  # left by a killed process
+                temporary.mkdir()
+                (temporary / KEY).write_text(key or "")
             try:
                 fill(temporary)
                 fsync(temporary)
                 temporary.rename(out)
+                (out / KEY).unlink()
                 fsync(out.parent)
+            except OSError as error:
+                if key is None or error.errno not in FULL:
+                    shutil.rmtree(temporary, ignore_errors=True)
+                raise
+            except KeyboardInterrupt:
+                if key is None:
+                    shutil.rmtree(temporary, ignore_errors=True)
+                raise
             except BaseException:
                 shutil.rmtree(temporary, ignore_errors=True)
                 raise
     return True
+
+
+def _begun(folder: Path, key: str) -> bool:
+    try:
+        return (folder / KEY).read_text() == key
+    except OSError:
+        return False

@@ -29,6 +29,7 @@ def inspect(folder: Path) -> dict[str, Any]:
         splits[part] = {
             "documents": shards.documents,
             "tokens": shards.tokens,
+            "unique_tokens": shards.unique_tokens,
             "loss_tokens": shards.loss_tokens,
             "text_bytes": shards.text_bytes,
             "bytes_per_token": shards.text_bytes / shards.loss_tokens,

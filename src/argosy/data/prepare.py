@@ -9,6 +9,7 @@ from argosy.data.build import (
     MANIFEST,
     SCHEMA,
     TOKENIZER_FILE,
+    Options,
     Say,
     TokenizerSpec,
     build,
@@ -165,7 +166,7 @@ def _stdlib_folder(recipe: Recipe, say: Say) -> Path:
     if not (folder / MANIFEST).is_file():
 
         def fill(empty: Path) -> None:
-            build(corpus, empty, spec, held_out_share=recipe.data.held_out_share, say=say)
+            build(corpus, empty, spec, Options(held_out_share=recipe.data.held_out_share, workers=1), say=say)
 
         say(f"building {folder}")
         build_folder(folder, fill, say)

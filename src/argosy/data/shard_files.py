@@ -17,11 +17,10 @@ MOST_MAPPED = 128
 """Files that one folder keeps mapped; each takes a file descriptor, of which a process has about a thousand."""
 
 
-def block_sums(content: bytes | memoryview) -> NDArray[np.uint64]:
+def block_sums(content: NDArray[np.uint8]) -> NDArray[np.uint64]:
     """[blocks] xxh3_64 of each block of CHECKED_BYTES."""
-    view = memoryview(content)
-    starts = range(0, len(view), CHECKED_BYTES)
-    return np.array([xxhash.xxh3_64_intdigest(view[at : at + CHECKED_BYTES]) for at in starts], dtype="<u8")
+    starts = range(0, content.size, CHECKED_BYTES)
+    return np.array([xxhash.xxh3_64_intdigest(content[at : at + CHECKED_BYTES].data) for at in starts], dtype="<u8")
 
 
 class MappedFiles:
@@ -91,7 +90,7 @@ class CheckedTokens:
         if self._checked[first:stop].all():
             return
         sums = self._files.get(self._sums, np.dtype("<u8"))
-        content = memoryview(tokens).cast("B")
+        content = memoryview(tokens.view(np.uint8).data)
         for block in range(first, stop):
             if not self._checked[block]:
                 at = block * CHECKED_BYTES
