@@ -80,7 +80,7 @@ class StampedWork(dist.Work):
 class StampedGroup(ProcessGroup):
     """A group of any CPU backend that reports calls and waits to a :class:`Recorder`.
 
-    `axis` names the mesh axis that the group serves; ``control`` until :func:`argosy.parallel.mesh.build_mesh` says otherwise.
+    `axis` names the mesh axis that the group serves; ``control`` until the mesh is built, and for all but its groups.
     Collectives from other threads than the one that made the group run unstamped: they do not block the step.
     """
 
