@@ -17,6 +17,7 @@ import time
 import warnings
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -69,14 +70,10 @@ def pairs_on_rank(rank: int, ranks: int, folder: Path, state_bytes: int, pairs: 
     for number in range(pairs + 1):
         ours, theirs = folder / "ours", folder / "theirs"
         work: dict[str, Callable[[], Any]] = {
-            "argosy_save": lambda ours=ours, step=number + 1: save_plan(ours, plan, manifest(step, ranks), group),
-            "dcp_save": lambda theirs=theirs: dcp.save(
-                tree, storage_writer=dcp.FileSystemWriter(theirs), process_group=group, no_dist=group is None
-            ),
-            "argosy_load": lambda ours=ours: load_newest(ours, tree, group),
-            "dcp_load": lambda theirs=theirs: dcp.load(
-                dict(tree), storage_reader=dcp.FileSystemReader(theirs), process_group=group, no_dist=group is None
-            ),
+            "argosy_save": partial(save_plan, ours, plan, manifest(number + 1, ranks), group),
+            "dcp_save": partial(dcp_save, theirs, tree, group),
+            "argosy_load": partial(load_newest, ours, tree, group),
+            "dcp_load": partial(dcp_load, theirs, tree, group),
         }
         order = list(work) if number % 2 else ["dcp_save", "argosy_save", "dcp_load", "argosy_load"]
         times = {}
@@ -98,6 +95,14 @@ def load_newest(checkpoints: Path, tree: Tree, group: dist.ProcessGroup | None) 
     found = find(checkpoints, group=group)
     assert found is not None
     load(*found, tree, group)
+
+
+def dcp_save(folder: Path, tree: Tree, group: dist.ProcessGroup | None) -> None:
+    dcp.save(dict(tree), storage_writer=dcp.FileSystemWriter(folder), process_group=group, no_dist=group is None)
+
+
+def dcp_load(folder: Path, tree: Tree, group: dist.ProcessGroup | None) -> None:
+    dcp.load(dict(tree), storage_reader=dcp.FileSystemReader(folder), process_group=group, no_dist=group is None)
 
 
 def manifest(step: int, ranks: int) -> Manifest:

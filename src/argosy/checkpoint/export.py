@@ -65,9 +65,9 @@ def export(
         raise UsageError("is a folder of Hugging Face already", where=str(origin.folder))
     if origin.model is None:
         raise UsageError(
-            "a checkpoint without its run does not say the shape of the model",
+            "does not say the shape of its model",
             where=str(origin.folder),
-            do="name the run",
+            do="name the run that it comes from",
         )
     family = family_of(origin.model)
     stored = _Stored(origin.folder, origin.model)

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import torch.distributed as dist
@@ -35,18 +36,20 @@ def find(
     """The newest checkpoint (or that of `step`) of which every byte matches its digest; collective over `group`.
 
     The ranks share the reading and agree on each candidate. Returns None where there is no checkpoint at all.
-    Damaged ones are named through `say` and passed over. An attempt that says its `generation` sets them aside, under
-    another name, for a person to look at; Fenced is raised when a newer attempt has taken over.
+    Damaged ones are named through `say` and passed over. An attempt that says its `generation` shuts out older ones,
+    and sets what is damaged aside, under another name, for a person to look at; Fenced is raised when a newer attempt
+    has taken over.
 
     Raises InputError, on all ranks alike, when nothing whole is left, when `step` is missing or damaged, or when a
     checkpoint may not be read or is of another version: to pass that over would silently lose work.
     """
     rank = 0 if group is None else dist.get_rank(group)
     # Rank 0 says which there are: another may see the folder of a slow file system in an older state.
-    there = on_all_ranks(lambda: (saved_steps(checkpoints), damaged_folders(checkpoints)), group)[0]
-    if there.error or there.value is None:
-        raise there.error or AssertionError("neither value nor error")
-    steps, before = there.value
+    there = on_all_ranks(partial(_survey, checkpoints, generation if rank == 0 else None), group)
+    if (error := first_error(there)) is not None:
+        raise error
+    assert there[0].value is not None
+    steps, before = there[0].value
     if step is not None and step not in steps:
         have = ", ".join(str(s) for s in steps) or "none"
         raise InputError(f"no checkpoint of step {step}; there are: {have}", where=str(checkpoints))
@@ -72,6 +75,13 @@ def find(
             do="restore the files, or remove the damaged folders to start from scratch",
         )
     return None
+
+
+def _survey(checkpoints: Path, generation: int | None) -> tuple[list[int], list[str]]:
+    """Steps and damaged folders; from now on attempts before `generation` can change neither."""
+    if generation is not None:
+        claim(checkpoints, generation)
+    return saved_steps(checkpoints), damaged_folders(checkpoints)
 
 
 def look(folder: Path, group: dist.ProcessGroup | None) -> Manifest | Exception:
@@ -108,7 +118,6 @@ def _put_in_order(
             return []
         if found.verified_wall_s is None:
             mark_verified(checkpoints, found, generation)
-        claim(checkpoints, generation)
         return [set_aside(checkpoints, step, generation).name for step in damaged]
 
     outcomes = on_all_ranks(rename, group)

@@ -94,6 +94,7 @@ def _save(weights: HfFolder, checkpoints: Path) -> None:
         code_version=__version__,
         created_wall_s=time.time(),
         training={},
+        model=weights.table.model_dump(mode="json", by_alias=True, exclude_none=True),
     )
     save_plan(checkpoints, plan_of(shards), manifest, None)
 

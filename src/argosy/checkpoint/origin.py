@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from argosy.checkpoint.folders import saved_steps, step_folder
-from argosy.checkpoint.manifest import FILE_NAME
+from argosy.checkpoint.manifest import FILE_NAME, read_manifest
 from argosy.errors import InputError, UsageError
 from argosy.models.hf.config import CONFIG_FILE, model_table
 from argosy.recipe.schema import ModelTable, Recipe, TokenizerTable
@@ -30,7 +30,7 @@ class Origin:
         step: None for a folder of Hugging Face.
         name: of the folder as it may stand in `init.from`, its step pinned.
         parent: how run.json names it: run id and step, or the folder.
-        model: None for a checkpoint that was taken out of its run.
+        model: None where nothing tells it.
         recipe: of the run; None for anything else.
         companions: folder with what came beside the weights; None for a run (its data has the tokenizer).
     """
@@ -194,4 +194,13 @@ def _of_checkpoint(path: Path) -> Origin:
             return _of_run(home, int(step))
         if (home / MODEL_FILE).exists():
             return _imported(home)
-    return Origin("checkpoint", path, int(step) if step.isdecimal() else None, str(path), str(path), None)
+    return Origin("checkpoint", path, int(step) if step.isdecimal() else None, str(path), str(path), _model_of(path))
+
+
+def _model_of(path: Path) -> ModelTable | None:
+    """As the manifest tells it; None where that is damaged, which a load will say."""
+    try:
+        model = read_manifest(path).model
+        return ModelTable.model_validate(model) if model else None
+    except (InputError, ValueError):
+        return None

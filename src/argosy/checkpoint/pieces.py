@@ -4,10 +4,10 @@ from itertools import product
 
 import torch
 from torch import Tensor
-from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
-from torch.distributed.tensor.placement_types import _StridedShard
+from torch.distributed.tensor import DTensor
 
 from argosy.checkpoint.shards import Chunk
+from argosy.models.split import owned
 
 
 def pieces(name: str, tensor: Tensor) -> list[tuple[Chunk, Tensor]]:
@@ -36,20 +36,11 @@ def buffer_of(tensor: Tensor) -> memoryview:
 
 def _indices(tensor: DTensor) -> list[Tensor]:
     """For each dim: which indices of the whole tensor the local one has, in its order."""
-    mesh, dims = tensor.device_mesh, [torch.arange(size) for size in tensor.shape]
-    if mesh.get_coordinate() is None:
-        return [indices[:0] for indices in dims]
-    for axis, placement in enumerate(tensor.placements):
-        if isinstance(placement, Partial):
-            raise ValueError(f"a sum that is not made yet cannot be saved: {tensor.placements}")
-        if isinstance(placement, Replicate):
-            continue
-        assert isinstance(placement, Shard | _StridedShard)
-        # DTensor's own splitting, applied to the indices instead of the values, has the last word.
-        along = dims[placement.dim].view([-1 if dim == placement.dim else 1 for dim in range(tensor.ndim)])
-        parts, _ = placement._split_tensor(along, mesh.size(axis), with_padding=False, contiguous=False)
-        dims[placement.dim] = parts[mesh.get_local_rank(axis)].reshape(-1)
-    return dims
+    if tensor.device_mesh.get_coordinate() is None:
+        return [torch.arange(0) for _ in tensor.shape]
+    if any(placement.is_partial() for placement in tensor.placements):
+        raise ValueError(f"a sum that is not made yet cannot be saved: {tensor.placements}")
+    return owned(tensor)
 
 
 def _runs(indices: Tensor) -> list[tuple[int, int, int]]:

@@ -266,6 +266,9 @@ def _saving(
         code_version=__version__,
         created_wall_s=0.0,
         training={},
+        model=recipe.model.model_copy(update={"vocab_size": recipe.vocab_size}).model_dump(
+            mode="json", by_alias=True, exclude_none=True
+        ),
     )
     plan = make_plan(tree, group)
     background = None
