@@ -3,7 +3,6 @@
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed.tensor import DTensor, distribute_tensor
 
 from argosy.checkpoint.find import look
 from argosy.checkpoint.load import load, restore_rng
@@ -12,8 +11,9 @@ from argosy.checkpoint.origin import TOKENIZER_FILE, Origin, check_load, find_or
 from argosy.checkpoint.state import Tree
 from argosy.data.prepare import Prepared
 from argosy.data.tokenizer import Tokenizer
-from argosy.errors import InputError, UsageError
+from argosy.errors import UsageError
 from argosy.models.hf.tensors import HfFolder
+from argosy.models.split import local, owned
 from argosy.recipe.schema import Recipe
 from argosy.training.state import LoopState
 
@@ -86,15 +86,16 @@ def _read_folder(origin: Origin, parameters: dict[str, Tensor]) -> None:
     """Each rank maps the folder and copies its own part of one tensor after the other."""
     with HfFolder(origin.folder) as weights:
         for name, whole in weights.parameters():
-            target = parameters[name]
+            target = parameters.get(name)
+            if target is None:
+                continue  # another stage's
             if whole.shape != target.shape:
                 raise UsageError(
                     f"{name} is {list(whole.shape)} there, {list(target.shape)} here",
                     where=str(origin.folder),
                     do="leave the [model] table out to take theirs",
                 )
-            if isinstance(target, DTensor):
-                mine = distribute_tensor(whole, target.device_mesh, target.placements, src_data_rank=None)
-                target.to_local().copy_(mine.to_local())
-            else:
-                target.copy_(whole)
+            mine = whole
+            for dim, indices in enumerate(owned(target)):
+                mine = mine.index_select(dim, indices) if len(indices) < mine.size(dim) else mine
+            local(target).copy_(mine)

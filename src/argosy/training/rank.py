@@ -16,13 +16,7 @@ import torch
 import torch.distributed as dist
 
 from argosy import __version__
-from argosy.checkpoint.agreement import on_all_ranks
-from argosy.checkpoint.background import BackgroundSave
-from argosy.checkpoint.find import find
-from argosy.checkpoint.folders import saved_steps
-from argosy.checkpoint.load import load, restore_rng
 from argosy.checkpoint.manifest import Manifest
-from argosy.checkpoint.plan import make_plan
 from argosy.checkpoint.state import Tree, state_tree
 from argosy.data.open_loader import open_loader
 from argosy.data.position import Position
@@ -48,18 +42,17 @@ from argosy.parallel.rendezvous import meet
 from argosy.parallel.translate import translate
 from argosy.recipe.schema import Recipe
 from argosy.registry.run_folder import RunFolder
-from argosy.training.beginning import begin
 from argosy.training.loop import Ranks, Trainer
 from argosy.training.memory import MemoryWatch
+from argosy.training.memory_tier import open_memory
 from argosy.training.observers import Observer, Ready
 from argosy.training.peak import matmul_peak
 from argosy.training.phases import Phases
 from argosy.training.profiler import StepProfiler
-from argosy.training.saving import Saving
-from argosy.training.state import LoopState
+from argosy.training.resume import resume
+from argosy.training.saving import open_saving
 from argosy.training.steering import Account, Pace, Signals, Steering
 from argosy.training.step_over import step_over
-from argosy.training.tiers import Memory, local_ranks, open_memory
 
 
 @dataclass(frozen=True)
@@ -178,23 +171,10 @@ def _build(
         optimizer = build_optimizer(program.named_parameters(), recipe.optimizer)
         tree = state_tree(program.named_parameters(), optimizer, place.rank)
     with recorder.span("startup.ckpt_load"):
-        memory = open_memory(
-            recipe.checkpoint,
-            run,
-            place.rank,
-            local_ranks(place.world_size),
-            place.attempt,
-            tree,
-            group,
-            say,
-            world_size=place.world_size,
-            layout=asdict(layout),
-            recipe_hash=run.info.recipe_hash,
-            learning_hash=run.info.learning_hash,
-            running_hash=run.info.running_hash,
-            data_digest=data.digest,
-        )
-        state, committed_step = _resume(run, recipe, tree, data, ranks, place, recorder, memory)
+        manifest = _manifest(run, recipe, layout, place, data)
+        memory = open_memory(recipe.checkpoint, run, manifest, tree, group, say)
+        state, committed_step = resume(run, recipe, data, manifest, tree, group, memory, recorder)
+        program.after_change()
     with recorder.span("startup.data_seek"):
         position = state.position or Position(state.step * recipe.batch_sequences)
         loader = open_loader(recipe, data, position, say)
@@ -225,8 +205,18 @@ def _build(
         final_windows=_windows(recipe, data, recipe.eval.final_tokens),
         tokenizer=data.tokenizer,
         state=state,
-        saving=_saving(
-            run, recipe, layout, place, data, group, tree, pace, recorder, phases, say, memory, committed_step
+        saving=open_saving(
+            recipe.checkpoint,
+            run.checkpoints,
+            manifest,
+            tree,
+            group,
+            memory,
+            committed_step,
+            pace,
+            recorder,
+            phases,
+            say,
         ),
         steering=Steering(recipe, run.control, account, signals, pace, leads=place.rank == 0),
         pace=pace,
@@ -236,23 +226,9 @@ def _build(
     )
 
 
-def _saving(
-    run: RunFolder,
-    recipe: Recipe,
-    layout: Layout,
-    place: Place,
-    data: Prepared,
-    group: dist.ProcessGroup | None,
-    tree: Tree,
-    pace: Pace,
-    recorder: Recorder,
-    phases: Phases,
-    say: "_Voice",
-    memory: Memory | None,
-    committed_step: int,
-) -> Saving:
-    """What keeps the state: where to, and as whose."""
-    manifest = Manifest(
+def _manifest(run: RunFolder, recipe: Recipe, layout: Layout, place: Place, data: Prepared) -> Manifest:
+    """What is the same in all checkpoints of this attempt."""
+    return Manifest(
         run_id=run.info.id,
         step=0,
         generation=place.attempt,
@@ -269,27 +245,6 @@ def _saving(
         model=recipe.model.model_copy(update={"vocab_size": recipe.vocab_size}).model_dump(
             mode="json", by_alias=True, exclude_none=True
         ),
-    )
-    plan = make_plan(tree, group)
-    background = None
-    if memory is not None and recipe.checkpoint.background:
-        background = BackgroundSave(memory.snapshots, plan, run.checkpoints, place.attempt, group)
-        background.writer.start()
-    return Saving(
-        table=recipe.checkpoint,
-        group=group,
-        tree=tree,
-        plan=plan,
-        manifest=manifest,
-        batch_sequences=recipe.batch_sequences,
-        checkpoints=run.checkpoints,
-        pace=pace,
-        recorder=recorder,
-        phases=phases,
-        say=say,
-        committed_step=committed_step,
-        memory=memory,
-        background=background,
     )
 
 
@@ -345,43 +300,6 @@ def _join(
         timeout=timedelta(seconds=timeout_s),
     )
     return control_group()
-
-
-def _resume(
-    run: RunFolder,
-    recipe: Recipe,
-    tree: Tree,
-    data: Prepared,
-    ranks: Ranks,
-    place: Place,
-    recorder: Recorder,
-    memory: Memory | None,
-) -> tuple[LoopState, int]:
-    """Load the newest snapshot or whole checkpoint into `tree`, else what the recipe starts from; and the step that
-    needs no save any more."""
-    newest = on_all_ranks(lambda: max(saved_steps(run.checkpoints), default=0), ranks.group)[0].value or 0
-    if memory is not None and (state := memory.restore(tree, newest, ranks.group)) is not None:
-        recorder.event("restore", id=f"step-{state.step}", to=state.step, tier="memory", why="failure")
-        return state, newest
-    found = find(run.checkpoints, group=ranks.group, generation=place.attempt)
-    if found is None:
-        state = begin(recipe, tree, data, place.rank, place.world_size, ranks.group)
-        return state, state.step
-    folder, manifest = found
-    if manifest.data_digest != data.digest:
-        raise UsageError(
-            f"the run was trained on data of digest {manifest.data_digest}, not {data.digest}",
-            where=str(data.folder),
-            do="put the old data back, or start a new run",
-        )
-    same_world = manifest.world_size == place.world_size
-    parts = tree if same_world else {name: part for name, part in tree.items() if name != "rng"}
-    load(folder, manifest, parts, ranks.group)
-    if same_world:
-        restore_rng(tree, place.rank)
-    state = LoopState.from_dict(manifest.training)
-    recorder.event("restore", id=folder.name, to=manifest.step, tier="storage", why="resume")
-    return state, state.step
 
 
 def _windows(recipe: Recipe, data: Prepared, tokens: int | None) -> EvaluationWindows:
