@@ -31,6 +31,7 @@ COMMANDS = (
     "sample",
     "repeat",
     "incidents",
+    "drill",
     "report",
 )
 

@@ -141,6 +141,8 @@ class _Agent:
             with open_attempt(self._run, self._recipe, self._layout, self._slots) as attempt, Workers() as workers:
                 failure = self._attempt(attempt, workers)
                 again = failure is not None and self._goes_on(attempt, failure)
+                if not again:
+                    self._starter.close()  # what it takes is paid for, like everything else
             self._paid_ns += attempt.paid_ns
             if not again:
                 self._live.close()

@@ -14,16 +14,20 @@ import sys  # noqa: E402
 import traceback  # noqa: E402
 from collections.abc import Sequence  # noqa: E402
 from pathlib import Path  # noqa: E402
+from typing import TYPE_CHECKING  # noqa: E402
 
 from argosy.registry.run_folder import RunFolder  # noqa: E402
 from argosy.resilience.last_words import last_words_file, write_last_words  # noqa: E402
 from argosy.resilience.stacks import dump_on_signal, stacks_file  # noqa: E402
 
+if TYPE_CHECKING:
+    from argosy.training.observers import Observer
+
 CRASHED = 1
 
 
-def main(arguments: Sequence[str], first_line_ns: int | None = None) -> int:
-    """Train as the launcher's `arguments` say; the exit code.
+def main(arguments: Sequence[str], first_line_ns: int | None = None, more: Sequence["Observer"] = ()) -> int:
+    """Train as the launcher's `arguments` say, with `more` observers than the detectors; the exit code.
 
     An exception leaves its last words in the attempt's folder before anything else: the peers fall over this rank as
     soon as its sockets close, and what they say must not be taken for the cause.
@@ -39,7 +43,7 @@ def main(arguments: Sequence[str], first_line_ns: int | None = None) -> int:
 
         run_dir, attempt = folder.parent.parent, int(folder.name.removeprefix("attempt-"))
         table = RunFolder.open(run_dir).recipe().resilience
-        return worker.main(arguments, detectors(run_dir, attempt, rank, table), first_line_ns)
+        return worker.main(arguments, [*more, *detectors(run_dir, attempt, rank, table)], first_line_ns)
     except BaseException as error:  # SystemExit too: leaving is the loop's to decide
         write_last_words(last_words_file(folder, rank), rank, error)
         traceback.print_exc()

@@ -52,9 +52,9 @@ class ColdStart:
 class WarmStart:
     """Ranks are forks of a server; a new one is started when it has died."""
 
-    def __init__(self, log: Path) -> None:
-        self._log = log
-        self._server = ForkServer(ENTRY, log)
+    def __init__(self, log: Path, entry: str = ENTRY) -> None:
+        self._log, self._entry = log, entry
+        self._server = ForkServer(entry, log)
 
     @property
     def warm(self) -> bool:
@@ -63,7 +63,7 @@ class WarmStart:
     def get_ready(self, wake: int) -> None:
         if not self._server.alive:
             self._server.close()
-            self._server = ForkServer(ENTRY, self._log)
+            self._server = ForkServer(self._entry, self._log)
         self._server.wait_until_warm(wake)
 
     def start(self, workers: Workers, rank: int, arguments: Sequence[str], env: Mapping[str, str], log: Path) -> None:

@@ -99,7 +99,9 @@ class ForkServer:
         return int(self._answer(FORK_LIMIT_S)["pid"])
 
     def close(self) -> None:
-        """End the server; its workers live on."""
+        """End the server; its workers live on. A closed one may be closed again."""
+        if self._socket.fileno() < 0:
+            return
         if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
