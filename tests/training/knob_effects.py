@@ -57,7 +57,10 @@ CHANGES: dict[str, str | tuple[str, ...]] = {
     "model.tied_embeddings": "false",
     "model.init_std": "0.1",
     "data.source": "{tmp}/nothing",
+    "data.sources": '[{{name="words", folder="stdlib"}}]',
     "data.sequence_length": "64",
+    "data.packing": "best_fit",
+    "data.document_masks": "true",
     "data.held_out_share": "0.5",
     "data.cache": "{tmp}/other-cache",
     "data.digest": "0123",
@@ -92,6 +95,10 @@ CHANGES: dict[str, str | tuple[str, ...]] = {
     "checkpoint.every_steps": "3",
     "checkpoint.every_s": ("0.000001", "checkpoint.every_steps="),
     "checkpoint.failures_per_day": ("1e15", "checkpoint.every_steps="),
+    "checkpoint.background": "true",
+    "checkpoint.snapshot_every_steps": "1",
+    "checkpoint.copy_to": "{tmp}/copies",
+    "checkpoint.copy_every_s": ("3600", "checkpoint.copy_to={tmp}/slow-copies"),
     "checkpoint.keep_last": "1",
     "checkpoint.keep_every_steps": ("2", "checkpoint.keep_last=1"),
     "checkpoint.keep_best": ("2", "checkpoint.keep_last=1", "checkpoint.every_steps=1", "eval.every_steps=1"),
@@ -120,11 +127,13 @@ CHANGES: dict[str, str | tuple[str, ...]] = {
     "layout.prefetch": "0",
     "layout.reshard_after_forward": "false",
     "journal.sample_every": "7",
+    "journal.profile_share": ("0", "journal.sample_every=1", "objective.tokens=4608"),
 }
 """Another value of each knob; after it, what it needs to matter."""
 
 VOLATILE = {
     *("q", "t", "t0", "t1", "a", "wall", "boot", "proc_start"),
+    *("p", "d", "e", "m", "b", "cost", "ev", "rss", "peak_rss"),
     *("run", "host", "boot_id", "pid", "code", "id"),
 }
 

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -53,7 +54,7 @@ class WriteFile:
     def run(self, desk: Desk, buffers: SharedBuffers) -> None:
         draft = begin_draft(desk.checkpoints, self.step, desk.generation)
         data = buffers.data(self.index)
-        shards = [Shard(chunk, lambda at=at, size=chunk.bytes: data[at : at + size]) for chunk, at in desk.pieces]
+        shards = [Shard(chunk, partial(data.__getitem__, slice(at, at + chunk.bytes))) for chunk, at in desk.pieces]
         written = write_rank_file(draft, desk.file, shards)
         _report(draft, desk.file).write_bytes(_RANK_FILE.dump_json(written))
 

@@ -1,13 +1,13 @@
-"""Open the tiers of one rank when an attempt begins: memory that outlives it, and what writes in the background."""
+"""The memory tier of one rank: snapshots that outlive its process, and back from them."""
 
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch.distributed as dist
 
 from argosy.checkpoint.load import restore_rng
+from argosy.checkpoint.manifest import Manifest
 from argosy.checkpoint.snapshot import Arrangement, Snapshots, hold, new_buffers
 from argosy.checkpoint.snapshot_host import SnapshotHost, host_name
 from argosy.checkpoint.state import Tree
@@ -50,31 +50,28 @@ class Memory:
 def open_memory(
     table: CheckpointTable,
     run: RunFolder,
-    rank: int,
-    local_ranks: int,
-    generation: int,
+    manifest: Manifest,
     tree: Tree,
     group: dist.ProcessGroup | None,
     say: Callable[[str], None],
-    **facts: Any,
 ) -> Memory | None:
     """Memory for the snapshots that the recipe wants, with what an earlier attempt left in it. Collective over `group`.
 
-    None where the recipe wants none, or where a rank has not enough memory.
-
-    `facts` are what must be equal for an earlier snapshot to be of use, besides the shapes of `tree`.
+    `manifest` is that of the attempt that begins: a snapshot is of use to one of the same run, layout and data alone.
+    None where the recipe wants no snapshots, or where a rank has not enough memory.
     """
     outlives = table.snapshot_every_steps != 0
     if not (outlives or table.background):
         return None
+    rank = 0 if group is None else dist.get_rank(group)
     state = Arrangement(tree)
     host, buffers, why = None, None, ""
     free = free_memory_bytes()
-    room_bytes = None if free is None else int(FREE_SHARE * free / local_ranks)
+    room_bytes = None if free is None else int(FREE_SHARE * free / _local_ranks(manifest.world_size))
     try:
         if outlives:
             host = SnapshotHost.start(host_name(run.path, run.info.id))
-            buffers = hold(host, rank, state.identity(rank=rank, **facts), state.bytes, room_bytes)
+            buffers = hold(host, rank, _identity(state, rank, manifest), state.bytes, room_bytes)
         else:
             buffers = new_buffers(1, state.bytes, room_bytes)
     except (OSError, StoppedError) as error:
@@ -87,9 +84,20 @@ def open_memory(
             host.drop(rank)
             host.close()
         return None
-    return Memory(rank, Snapshots(state, buffers, generation), host)
+    return Memory(rank, Snapshots(state, buffers, manifest.generation), host)
 
 
-def local_ranks(world_size: int) -> int:
+def _identity(state: Arrangement, rank: int, manifest: Manifest) -> str:
+    return state.identity(
+        rank=rank,
+        world_size=manifest.world_size,
+        layout=manifest.layout,
+        learning_hash=manifest.learning_hash,
+        data_digest=manifest.data_digest,
+        code_version=manifest.code_version,
+    )
+
+
+def _local_ranks(world_size: int) -> int:
     """Ranks on this machine, as torchrun says it; all of them where nobody says."""
     return int(os.environ.get("LOCAL_WORLD_SIZE", world_size))

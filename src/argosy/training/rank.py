@@ -84,6 +84,7 @@ def train_rank(place: Place, observers: Sequence[Observer] = (), store: dist.Sto
     check_batch(layout, recipe.batch_sequences)
     check_model(layout, recipe.model, recipe.data.sequence_length)
     device = _device(recipe, place)
+    torch.manual_seed(recipe.run.seed)  # nothing of training draws from it, but by itself it begins anywhere
     recorder = _open_journal(run, recipe, layout, place, device)
     try:
         with Signals() as signals:

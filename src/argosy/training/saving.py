@@ -12,11 +12,12 @@ import torch.distributed as dist
 
 from argosy.checkpoint.background import BackgroundSave, Saved
 from argosy.checkpoint.confirm import confirm
+from argosy.checkpoint.copying import Copied, Copying
 from argosy.checkpoint.fence import Fenced
 from argosy.checkpoint.folders import step_folder
 from argosy.checkpoint.manifest import Manifest
 from argosy.checkpoint.orders import Tidy
-from argosy.checkpoint.plan import Plan
+from argosy.checkpoint.plan import Plan, make_plan
 from argosy.checkpoint.retention import tidy
 from argosy.checkpoint.save import SaveError, save_plan
 from argosy.checkpoint.state import Tree, refresh
@@ -24,10 +25,10 @@ from argosy.journal.recorder import Recording
 from argosy.parallel.control import sum_over_ranks
 from argosy.policy.retention import RetentionPolicy
 from argosy.recipe.schema import CheckpointTable
+from argosy.training.memory_tier import Memory
 from argosy.training.phases import Phases
 from argosy.training.state import LoopState
 from argosy.training.steering import Pace
-from argosy.training.tiers import Memory
 
 TOLD_EVERY_S = 1.0
 """Snapshots that follow each other faster are not told to the journal one by one."""
@@ -42,7 +43,6 @@ class Saving:
     tree: Tree
     plan: Plan
     manifest: Manifest
-    batch_sequences: int
     checkpoints: Path
     pace: Pace
     recorder: Recording
@@ -54,6 +54,8 @@ class Saving:
     """None where there is none for snapshots, or nobody wants them."""
     background: BackgroundSave | None = None
     """None where ranks wait until a save is written."""
+    copying: Copying | None = None
+    """On rank 0, where the recipe names a third tier."""
     snapshot_step: int | None = field(default=None, init=False)
     """Newest step in memory that outlives the ranks; 0 before the first, None where there is no such memory."""
     _held_back: int = field(default=-1, init=False)
@@ -93,6 +95,8 @@ class Saving:
             self.save(state)
         elif snapshot:
             self.snapshot(state)
+        if self.copying is not None and (copied := self.copying.go_on()):
+            self._copied(copied)
         return time.monotonic() - begin_s
 
     def snapshot(self, state: LoopState) -> None:
@@ -132,9 +136,12 @@ class Saving:
                 self._wait(final=True)
 
     def close(self) -> None:
-        """All is on storage: end the writer, which finishes what it does, and give the memory back."""
+        """All is on storage: end the writer, which finishes what it does, wait for the last copy, and give the memory
+        back."""
         if self.background is not None:
             self.background.close()
+        for copied in self.copying.finish() if self.copying is not None else ():
+            self._copied(copied)
         if self.memory is not None:
             self.memory.let_go()
 
@@ -218,13 +225,22 @@ class Saving:
             self.manifest,
             step=state.step,
             training=state.to_dict(),
-            data_position=state.step * self.batch_sequences,
+            data_position=None if state.position is None else state.position.index,
             created_wall_s=time.time(),
         )
 
     def _committed(self, step: int) -> None:
         self._event(step, "committed")
         self.committed_step = step
+        if self.copying is not None:
+            self.copying.offer(step)
+
+    def _copied(self, copied: Copied) -> None:
+        if copied.why is None:
+            self._event(copied.step, "committed", tier="copy")
+        else:
+            self._event(copied.step, "failed", tier="copy", why=copied.why)
+            self.say(f"no copy of step {copied.step}: {copied.why}")
 
     def _failed(self, step: int, error: Exception, why: str, *, final: bool = False) -> None:
         """Note it; raise what ends the run."""
@@ -248,3 +264,42 @@ class Saving:
     @property
     def _retention(self) -> RetentionPolicy:
         return RetentionPolicy.from_recipe(self.table)
+
+
+def open_saving(
+    table: CheckpointTable,
+    checkpoints: Path,
+    manifest: Manifest,
+    tree: Tree,
+    group: dist.ProcessGroup | None,
+    memory: Memory | None,
+    committed_step: int,
+    pace: Pace,
+    recorder: Recording,
+    phases: Phases,
+    say: Callable[[str], None],
+) -> Saving:
+    """The tiers that the recipe wants, for an attempt whose newest step on storage is `committed_step`; collective."""
+    plan = make_plan(tree, group)
+    background, copying = None, None
+    if memory is not None and table.background:
+        background = BackgroundSave(memory.snapshots, plan, checkpoints, manifest.generation, group)
+        background.writer.start()
+    if table.copy_to is not None and plan.dcp_metadata is not None:
+        copying = Copying(checkpoints, table.copy_to, manifest.run_id, table.copy_every_s, table.keep_last)
+    return Saving(
+        table=table,
+        group=group,
+        tree=tree,
+        plan=plan,
+        manifest=manifest,
+        checkpoints=checkpoints,
+        pace=pace,
+        recorder=recorder,
+        phases=phases,
+        say=say,
+        committed_step=committed_step,
+        memory=memory,
+        background=background,
+        copying=copying,
+    )

@@ -20,7 +20,7 @@ from argosy.policy.action import Save, Stop
 from argosy.policy.budget import BudgetPolicy
 from argosy.policy.event import BeforeStep, StepDone
 from argosy.policy.save import SavePolicy
-from argosy.policy.view import View
+from argosy.policy.view import Tier, View
 from argosy.recipe.schema import Recipe
 
 _NS_PER_HOUR = 3_600_000_000_000
@@ -147,13 +147,16 @@ class Steering:
     def view(self, step: int, committed_step: int, snapshot_step: int | None = None) -> View:
         """What a policy may know; `committed_step` is on storage, `snapshot_step` in memory."""
         price = self._account.price_per_hour
+        committed: dict[Tier, int] = {"storage": committed_step}
+        if snapshot_step is not None:
+            committed["memory"] = snapshot_step
         return View(
             now_s=time.monotonic(),
             step=step,
             step_time_s=self._pace.step_s,
             save_cost_s={"storage": self._pace.save_cost_s, "memory": self._pace.snapshot_s},
             failure_rate_per_s=self._failure_rate_per_s,
-            committed_step={"storage": committed_step} | ({} if snapshot_step is None else {"memory": snapshot_step}),
+            committed_step=committed,
             world_size=self._account.devices,
             price_per_s=None if price is None else price * self._account.devices / 3600,
         )
