@@ -1,106 +1,105 @@
-"""Counts the collectives of a real step, for the comparison with the inventory."""
+"""What a rank really holds and sends in a step, for the comparison with the inventory."""
 
-import inspect
-from collections import Counter
-from typing import Any
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
-from torch.optim import Optimizer
+from torch import nn
+from torch.distributed.tensor.debug import _clear_sharding_prop_cache
 
 from argosy.data.batch import Batch
-from argosy.models.build import build
+from argosy.journal.counting import CollectiveCounter
+from argosy.layout.work import Work
+from argosy.models.split import local
 from argosy.optim.build import build_optimizer
+from argosy.parallel.groups import use_stamped_groups
 from argosy.parallel.mesh import build_mesh
-from argosy.parallel.program import translate
-from argosy.recipe.schema import PrecisionTable
+from argosy.parallel.translate import translate
+from argosy.recipe.schema import OptimizerTable, PrecisionTable
+from argosy.training.observers import Observer
+from argosy.training.phases import Phases
 from argosy.training.step import train_step
-from programs import CPU, SEED, VOCAB, Split, model_table
+from programs import CPU, SEED
 
-SEQUENCE, SEQUENCES = 6, 12
-
-
-class _NoPhases:
-    """Phases that time nothing."""
-
-    def __init__(self) -> None:
-        import contextlib
-
-        self.nothing = contextlib.nullcontext()
-
-    def __call__(self, *_: object) -> Any:
-        return self.nothing
-
-    def local_gradients(self, *_: object) -> None: ...
-    def update(self, *_: object) -> None: ...
+_DTYPES = {2: "bf16", 4: "fp32"}
 
 
-def counted_step(split: Split, micro_batches: int, reduce: str) -> tuple[dict[tuple[str, str, int], int], int, int]:
-    """({(axis, op, bytes): count}, parameters held, optimizer elements) of one step on this rank."""
-    layout = split.layout
-    mesh = build_mesh(layout, "cpu")
-    axis_of = {mesh.get_group(axis): axis for axis in ("dp", "fsdp") if layout.axis_sizes[axis] > 1}
-    precision = PrecisionTable(compute="bf16", reduce=reduce)
-    program = translate(build(model_table(), VOCAB, torch.bfloat16), layout, mesh, precision, seed=SEED, device=CPU)
-    optimizer: Optimizer = build_optimizer(program.model, split.optimizer, fused=False)
-    per_rank = SEQUENCES // layout.data_ranks // micro_batches
-    generator = torch.Generator().manual_seed(dist.get_rank())
-    batches = [
-        Batch(
-            *(torch.randint(VOCAB, (per_rank, SEQUENCE), generator=generator) for _ in range(2)),
-            torch.zeros(per_rank, dtype=torch.int64),
-            loss_tokens=per_rank * SEQUENCE,
-        )
-        for _ in range(micro_batches)
-    ]
-    seen: Counter[tuple[str, str, int]] = Counter()
+@dataclass(frozen=True)
+class Counted:
+    """Of one rank."""
 
-    def note(op: str, tensor: torch.Tensor, group: Any) -> None:
-        # The default group carries the engine's own control messages, which are no part of a layout
-        if group in axis_of:
-            seen[axis_of[group], op, tensor.numel() * tensor.element_size()] += 1
+    collectives: dict[tuple[str, str, int], int]
+    """By (axis, op, bytes), without the engine's own control messages."""
+    parameters: int
+    gradients: int
+    optimizer_states: int
+    most_in_flight: int | None
+    """Stage activations held at once; None without a pipeline."""
 
-    # As FSDP2 of torch 2.11 to 2.14 calls them; one may be built on another, so only the outer one counts
-    sizes = {
-        "all_gather_into_tensor": ("all_gather", 0),
-        "all_gather_single": ("all_gather", 0),
-        "reduce_scatter_tensor": ("reduce_scatter", 1),
-        "reduce_scatter_single": ("reduce_scatter", 1),
-        "all_reduce": ("all_reduce", 0),
-    }
-    originals = {name: getattr(dist, name) for name in sizes if hasattr(dist, name)}
-    inside = [False]
 
-    def counted(name: str) -> Any:
-        op, whole = sizes[name]
-        signature = inspect.signature(originals[name])
+class _Gradients(Observer):
+    """Elements of the gradients that this rank holds after backward."""
 
-        def call(*args: Any, **rest: Any) -> Any:
-            if inside[0]:
-                return originals[name](*args, **rest)
-            given = signature.bind(*args, **rest).arguments
-            note(op, list(given.values())[whole], given.get("group"))
-            inside[0] = True
-            try:
-                return originals[name](*args, **rest)
-            finally:
-                inside[0] = False
+    elements = 0
 
-        return call
+    def on_local_grads(self, step: int, parameters: Iterable[nn.Parameter]) -> None:
+        self.elements = sum(local(p.grad).numel() for p in parameters if p.grad is not None)
 
-    for name in originals:
-        setattr(dist, name, counted(name))
-    try:
-        train_step(program, optimizer, batches, step=1, global_loss_tokens=SEQUENCES * SEQUENCE, learning_rate=0.01,
-                   clip_norm=1.0, z_loss=0.0, device=CPU, phases=_NoPhases())  # type: ignore[arg-type]  # fmt: skip
-    finally:
-        for name, function in originals.items():
-            setattr(dist, name, function)
-    held = sum((p.to_local() if hasattr(p, "to_local") else p).numel() for p in program.parameters())
-    states = sum(
-        (v.to_local() if hasattr(v, "to_local") else v).numel()
-        for state in optimizer.state.values()
-        for name, v in state.items()
-        if name in ("exp_avg", "exp_avg_sq")
+
+@contextmanager
+def counted_groups() -> Iterator[CollectiveCounter]:
+    """Default groups that report to the counter that is yielded, in place of those of `run_ranks`."""
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    store = dist.distributed_c10d._get_default_store()
+    dist.barrier()
+    dist.destroy_process_group()
+    counter = CollectiveCounter()
+    dist.init_process_group(
+        use_stamped_groups(counter), store=dist.PrefixStore("counted", store), rank=rank, world_size=ranks
     )
-    return dict(seen), held, states
+    yield counter
+
+
+def counted_steps(works: list[Work], optimizer: OptimizerTable) -> list[Counted]:
+    """One real step of each of `works` on this rank, by the engine's own code; all are for as many ranks."""
+    with counted_groups() as counter:
+        return [_counted_step(work, optimizer, counter) for work in works]
+
+
+def _counted_step(work: Work, table: OptimizerTable, counter: CollectiveCounter) -> Counted:
+    layout = work.layout
+    _clear_sharding_prop_cache()  # DTensor would give what is made now the equal mesh of an earlier program
+    mesh = build_mesh(layout, "cpu")
+    precision = PrecisionTable(compute=_DTYPES[work.compute_bytes], reduce=_DTYPES[work.reduce_bytes])
+    program = translate(work, mesh, precision, seed=SEED, device=CPU)
+    optimizer = build_optimizer(program.named_parameters(), table)
+    batches = random_batches(work, layout.data_rank(dist.get_rank()))
+    gradients = _Gradients()
+    counter.counts.clear()
+    train_step(program, optimizer, batches, step=1, global_loss_tokens=100, learning_rate=0.01, clip_norm=1.0,
+               z_loss=0.0, device=CPU, phases=Phases(counter, [gradients]))  # fmt: skip
+    states = [value for state in optimizer.state.values() for value in state.values()]
+    pipeline = program._pipeline
+    return Counted(
+        collectives=dict(counter.counts),
+        parameters=sum(local(p.detach()).numel() for p in program.parameters()),
+        gradients=gradients.elements,
+        optimizer_states=sum(local(v).numel() for v in states if isinstance(v, torch.Tensor) and v.ndim > 0),
+        most_in_flight=None if pipeline is None else pipeline.most_in_flight,
+    )
+
+
+def random_batches(work: Work, data_rank: int) -> list[Batch]:
+    """The micro-batches of a data-parallel rank."""
+    random = torch.Generator().manual_seed(data_rank)
+    shape = work.sequences, work.sequence_length
+    return [
+        Batch(
+            *(torch.randint(work.vocab_size, shape, generator=random) for _ in range(2)),
+            torch.zeros(work.sequences, dtype=torch.int64),
+            loss_tokens=work.sequences * work.sequence_length,
+        )
+        for _ in range(work.micro_batches)
+    ]
