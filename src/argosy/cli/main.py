@@ -24,6 +24,7 @@ COMMANDS = (
     "data",
     "weights",
     "plan",
+    "simulate",
     "lab",
     "train",
     "checkpoint",

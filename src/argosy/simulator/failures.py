@@ -1,5 +1,6 @@
 """What can go wrong with a cluster, how often, and how long it takes until somebody knows and until it is mended."""
 
+import math
 import tomllib
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -35,6 +36,11 @@ class Fault:
     """Repair times are log-normal: people, queues and spare parts make the tail."""
     slowdown: float = 0.0
     """Share by which steps take longer."""
+
+    @property
+    def repair_mean_s(self) -> float:
+        """Of a log-normal time: median · e^(sigma²/2)."""
+        return self.repair_median_s * math.exp(self.repair_sigma**2 / 2)
 
 
 @dataclass(frozen=True)

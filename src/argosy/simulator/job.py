@@ -171,6 +171,18 @@ class Job:
             self, restart={rung: _stretched(phases, max(0.0, seconds)) for rung, phases in self.restart.items()}
         )
 
+    def restarting_sooner(self, seconds: float) -> "Job":
+        """The same with every rung shorter by `seconds`, as far as it is that long."""
+        restart = {
+            rung: _stretched(phases, max(0.0, sum(phases.values()) - seconds)) for rung, phases in self.restart.items()
+        }
+        return replace(self, restart=restart)
+
+    def restart_times(self, factor: float) -> "Job":
+        """The same with every restart phase `factor` times as long."""
+        longer = {rung: {name: s * factor for name, s in phases.items()} for rung, phases in self.restart.items()}
+        return replace(self, restart=longer)
+
     def price_per_s(self, now_s: float = 0.0, devices: int | None = None) -> Fraction | None:
         """Of all that is paid, at a moment; None when it is not known."""
         known = [price.per_gpu_hour for price in self.prices if price.from_s <= now_s]

@@ -31,10 +31,10 @@ def usual(job: Job, failures: Failures) -> Policies:
     """What the engine would run for `job`: intervals by Daly on each tier, its ladder, its batch rule where the size
     of the batch is known, and as many checkpoints kept as it takes to find one from before a silent corruption.
     """
-    memory_failure_share = _outlived_by_memory(job, failures)
-    saves = [SavePolicy(failure_share=1 - memory_failure_share if "memory" in job.saves else 1.0)]
+    outlived = _outlived(job, failures)
+    saves = [SavePolicy(failure_share=1 - outlived)]
     if "memory" in job.saves:
-        saves.append(SavePolicy(tier="memory", failure_share=memory_failure_share))
+        saves.append(SavePolicy(tier="memory", failure_share=outlived))
     view = View(
         now_s=0.0,
         step=0,
@@ -46,7 +46,7 @@ def usual(job: Job, failures: Failures) -> Policies:
     elastic = job.batch_sequences is not None
     return Policies(
         saves=tuple(saves),
-        retention=RetentionPolicy(keep_last=_kept(saves[0].interval_s(view), failures)),
+        retention=RetentionPolicy(keep_last=kept(saves[0].interval_s(view), failures)),
         recovery=RecoveryPolicy(
             rungs=("restart_workers", "use_spare", "shrink") if elastic else ("restart_workers", "use_spare"),
             min_world_size=job.model_ranks,
@@ -56,15 +56,21 @@ def usual(job: Job, failures: Failures) -> Policies:
     )
 
 
-def _outlived_by_memory(job: Job, failures: Failures) -> float:
-    """Share of the faults that stop a job after which a copy in memory is still there."""
+MOST_OUTLIVED = 0.95
+"""Nobody has shown that copies in memory or other replicas outlive more, so storage is never saved for less."""
+
+
+def _outlived(job: Job, failures: Failures) -> float:
+    """Share of the faults that stop a job after which a copy in memory, or another replica, is still there."""
+    if "memory" not in job.saves and job.replica_groups == 1:
+        return 0.0
     stop = [fault for fault in failures.faults if fault.kind != "slow"]
     total = sum(fault.share for fault in stop)
     gone = sum(f.share for f in stop if f.kind == "silent" or (f.kind == "domain" and not job.domains_apart))
-    return 1 - gone / total if total else 0.0
+    return min(MOST_OUTLIVED, 1 - gone / total if total else 0.0)
 
 
-def _kept(interval_s: float, failures: Failures) -> int:
+def kept(interval_s: float, failures: Failures) -> int:
     """Checkpoints that reach back beyond 99 of 100 silent corruptions when they are found, and two at least.
 
     Times until one is found are exponential, so the 99th percentile is ln(100) times their mean.

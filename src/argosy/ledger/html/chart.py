@@ -48,6 +48,7 @@ def line_chart(
     x_format: Format,
     y_format: Format,
     levels: Sequence[Level] = (),
+    x_from_zero: bool = True,
 ) -> Markup:
     """A chart of `series`; points that are not finite are left out. Empty when nothing is left."""
     series = [Series(s.name, _finite(s.points), s.style, s.dots) for s in series]
@@ -56,7 +57,7 @@ def line_chart(
         return Markup("")
     xs = [x for s in series for x, _ in s.points]
     ys = [y for s in series for _, y in s.points] + [level.value for level in levels]
-    x = Scale(min(0.0, *xs) if len(xs) > 1 else min(0.0, xs[0]), max(xs) or 1.0, LEFT, WIDTH - RIGHT)
+    x = Scale(min([0.0, *xs] if x_from_zero else xs), max(xs) or 1.0, LEFT, WIDTH - RIGHT)
     y = Scale(*padded(ys), HEIGHT - BOTTOM, TOP)
     return el(
         "svg",
