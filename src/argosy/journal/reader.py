@@ -4,10 +4,10 @@ Anything may have been killed at any byte: a line that does not parse is counted
 header is reported, kinds and fields that are not known are kept. Nothing is judged here; the ledger judges.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import orjson
@@ -249,19 +249,41 @@ def collect(rows: Iterable[Row], name: str = "", *, torn_lines: int = 0, torn_en
             events.append(row)
     if header is None:
         return None
-    stamps = [header["t"], *(row.get("t1") or row.get("t") or row.get("t0") or 0 for row in ordered)]
+    step_columns, bad_steps = _columns(Steps.of, steps)
+    span_columns, bad_spans = _columns(Spans.of, spans)
+    stamps = [stamp for row in ordered if type(stamp := row.get("t1") or row.get("t") or row.get("t0")) is int]
     return JournalFile(
         name=name,
         header=header,
-        steps=Steps.of(steps),
-        spans=Spans.of(spans),
+        steps=step_columns,
+        spans=span_columns,
         events=events,
         first_ns=header["t"],
-        last_ns=max(stamps),
+        last_ns=max(stamps, default=header["t"]),
         last_seq=ordered[-1]["q"],
-        torn_lines=torn_lines,
+        torn_lines=torn_lines + bad_steps + bad_spans,
         torn_end=torn_end,
     )
+
+
+_Columns = TypeVar("_Columns")
+
+
+def _columns(build: Callable[[Sequence[Row]], _Columns], rows: Sequence[Row]) -> tuple[_Columns, int]:
+    """Columns of `rows`, and how many had to be left out because a field in them is of another type."""
+    try:
+        return build(rows), 0
+    except (TypeError, ValueError, OverflowError):
+        good = [row for row in rows if _fits(build, row)]
+        return build(good), len(rows) - len(good)
+
+
+def _fits(build: Callable[[Sequence[Row]], object], row: Row) -> bool:
+    try:
+        build([row])
+    except (TypeError, ValueError, OverflowError):
+        return False
+    return True
 
 
 _NUMBERS = {

@@ -27,7 +27,11 @@ ckpt     t · id · s updates it holds · tier storage|memory · ph start|commit
 restore  t · id · to updates it holds · tier · why failure|resume|operator|nan
 attempt  (agent) t · ph start|end · exit code · signal · reason why the run stopped
 anchor   t, wall, boot: all clocks at one moment
-data     s · src source · tokens · loss_tokens · pad · first_seen
+order    t · s step from which on the samples stand as follows · b samples of a step · index of the first · skipped
+         stretches of indices · weights of a mixture, from which index on
+data     what this rank trained on in the n steps from s: src source · tokens · loss_tokens · pad · first_seen loss
+         tokens of the source's first epoch. On the first source also sum, over the samples of all (:mod:`argosy.data.
+         served`), and r [data rank, data ranks]. At most every 50 steps, and before each checkpoint
 incident t · cause · rank · detected_ns, recovered_ns: a fault, its detection and recovery
 eval     t · s · loss nats per token · bpb bits per byte · tokens · bytes · full whether all held-out data
 sample   t · text

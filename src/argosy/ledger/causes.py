@@ -3,8 +3,8 @@
 Each wait has a culprit, the last to come. What it was doing while the others waited is the cause
 (research/ledger.md 3.6). In sampled steps the order of its phases says so; if it was itself waiting, its own culprit
 is followed for that while, and since time strictly decreases this ends. In other steps the culprit is the rank that
-stood still least, and the cause what took it longer than its own median. Where no journal says more the cause is
-`unknown`.
+stood still least, and the cause what took it longer than the median of its peers in the same step. Where no journal
+says more the cause is `unknown`.
 """
 
 from collections import defaultdict
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from argosy.journal.line import Stretch, lines
 from argosy.journal.phys import MATH
+from argosy.journal.phys import PHYS as JOURNAL_PHYS
 from argosy.ledger.accounts import PHYS
 from argosy.ledger.attempts import Source
 from argosy.ledger.fate import AT_RISK, KEPT, Visits
@@ -27,6 +28,9 @@ Floats = NDArray[np.float64]
 
 UNKNOWN = "unknown"
 WAIT = PHYS.index("comm.wait")
+OWN = [*(name for name in JOURNAL_PHYS if not name.startswith("comm.")), "contention", "launch_gap", "between phases"]
+PEERS = 16
+"""Members of a group that a slow rank is compared with."""
 DEEPEST = 20
 """Culprits of culprits that are followed."""
 
@@ -124,8 +128,8 @@ class _Attempt:
             [self.by_visit[row_of[key], WAIT] if key in row_of else 0 for key in held.visits], np.float64
         )
         self._file_of = {source.file.rank or 0: source for source in self.ranks}
-        self._own: dict[
-            int, tuple[list[str], Floats]
+        self._own_of: dict[int, Floats] = {}
+        self._column_of = {key: column for column, key in enumerate(held.visits)}
         ] = {}  # rank → (names, excess over its own median [visits, names])
 
     @property
@@ -162,11 +166,10 @@ class _Attempt:
                     total[None, UNKNOWN] += float(share[rows].sum())
                     continue
                 rank = held.ranks[int(index)]
-                names, excess = self._excess(rank)
-                of_row = excess[rows]
+                of_row = self._excess(rank, self.waits.held.members[channel, group], rows)
                 sums = of_row.sum(axis=1)
                 blamed = np.divide(share[rows], sums, out=np.zeros(len(rows)), where=sums > 0)
-                for position, name in enumerate(names):
+                for position, name in enumerate(OWN):
                     ns = float((of_row[:, position] * blamed).sum())
                     if ns:
                         total[rank, name] += ns
@@ -178,29 +181,33 @@ class _Attempt:
 
     # -- unsampled steps ---------------------------------------------------------------------------
 
-    def _excess(self, rank: int) -> tuple[list[str], Floats]:
-        """What each of a rank's own phases took longer than its median, by visit of `held`."""
-        if rank not in self._own:
+    def _excess(self, rank: int, members: Sequence[int], rows: Ints) -> Floats:
+        """[rows, OWN] what took a rank longer than its peers; alone in its group, longer than its own median."""
+        mine = self._own(rank)
+        peers = [self._own(other)[rows] for other in members[:PEERS] if other != rank]
+        usual = np.median(np.stack(peers), axis=0) if peers else np.median(mine, axis=0)
+        return np.maximum(mine[rows] - usual, 0)
+
+    def _own(self, rank: int) -> Floats:
+        """[columns of `held`, OWN] what a rank did besides communicating."""
+        if rank not in self._own_of:
             file = self._file_of[rank].file
             steps, width = file.steps, file.steps.amounts.shape[1]
-            keep = [i for i, name in enumerate(file.phys[:width]) if not name.startswith("comm.")]
-            own = steps.amounts[:, keep].astype(np.float64)
-            names = [file.phys[i] for i in keep]
-            between = steps.t1 - steps.t0 - steps.amounts.sum(axis=1)
+            own = np.zeros((len(steps), len(OWN)))
+            for column, name in enumerate(file.phys[:width]):
+                if name in OWN:
+                    own[:, OWN.index(name)] = steps.amounts[:, column]
             queued, gone = steps.off_cpu[:, 1], steps.off_cpu[:, 0] - steps.off_cpu[:, 1]
-            math = [position for position, name in enumerate(names) if name in MATH]
+            math = [OWN.index(name) for name in MATH]
             whole = np.maximum(own[:, math].sum(axis=1), 1)
-            for position in math:  # what a phase did without a processor is not that phase's doing
-                own[:, position] -= own[:, position] / whole * (queued + gone)
-            own = np.column_stack((own, queued, gone, between))
-            excess = np.maximum(own - np.median(own, axis=0), 0) if len(own) else own
-            names += ["contention", "launch_gap", "between phases"]
-            table = np.zeros((len(self.waits.held.visits), len(names)))
-            place = {key: column for column, key in enumerate(self.waits.held.visits)}
+            for column in math:  # what a phase did without a processor is not that phase's doing
+                own[:, column] -= own[:, column] / whole * (queued + gone)
+            own[:, -3:] = np.column_stack((queued, gone, steps.t1 - steps.t0 - steps.amounts.sum(axis=1)))
+            table = np.zeros((len(self.waits.held.visits), len(OWN)))
             for row, key in enumerate(zip(steps.step.tolist(), steps.visit.tolist(), strict=True)):
-                table[place[key]] = excess[row]
-            self._own[rank] = names, table
-        return self._own[rank]
+                table[self._column_of[key]] = own[row]
+            self._own_of[rank] = table
+        return self._own_of[rank]
 
     # -- sampled steps -----------------------------------------------------------------------------
 

@@ -50,6 +50,8 @@ class Held:
     """(channel, group) → [visits] index into `ranks` of the one that stood still least; -1 where nobody knows."""
     waited: dict[tuple[str, int], Floats]
     """(channel, group) → [visits] ns that the others of the group waited for it, 0 in sampled steps."""
+    members: dict[tuple[str, int], list[int]] = field(default_factory=dict)
+    """(channel, group) → ranks."""
     sampled: list[Waited] = field(default_factory=list)
 
 
@@ -85,7 +87,7 @@ def divide_waits(files: Iterable[Source]) -> Waits:
         )
         for source in ranks
     ]
-    held = Held(numbers, visits, {}, {}, sampled)
+    held = Held(numbers, visits, {}, {}, {}, sampled)
     for column, channel in enumerate(CHANNELS):
         exposed = [_column(source, comm(channel)) for source in ranks]
         if not any(times.any() for times in exposed):
@@ -216,6 +218,7 @@ def _compare(
     seen = (table < np.iinfo(np.int64).max).sum(axis=0)
     held.culprit[channel, number] = np.where(seen == len(members), np.array(members)[last], NOBODY_KNOWS)
     held.waited[channel, number] = waited
+    held.members[channel, number] = [held.ranks[index] for index in members]
 
 
 def _take_exact(division: Division, exposed: Ints, column: int, cells: dict[int, tuple[int, int]]) -> None:
