@@ -130,7 +130,6 @@ class _Attempt:
         self._file_of = {source.file.rank or 0: source for source in self.ranks}
         self._own_of: dict[int, Floats] = {}
         self._column_of = {key: column for column, key in enumerate(held.visits)}
-        ] = {}  # rank → (names, excess over its own median [visits, names])
 
     @property
     def booked_ns(self) -> int:
