@@ -46,7 +46,13 @@ def commit(checkpoints: Path, manifest: Manifest, files: Sequence[RankFile], dcp
         write_whole(draft / FILE_NAME, replace(manifest, files=digests, tensors=tensors).to_json().encode())
         replaced = retire(checkpoints, manifest.step) if final.exists() else None
         draft.rename(final)
-        sync(checkpoints)
+        try:
+            sync(checkpoints)
+        except OSError:  # nobody knows whether a crash would leave the new name: it is no commit
+            final.rename(draft)
+            if replaced is not None:
+                replaced.rename(final)
+            raise
     if replaced is not None:
         shutil.rmtree(replaced, ignore_errors=True)
     return final
