@@ -154,10 +154,10 @@ def with_kind(failures: Failures, kind: Class, per_1000_node_days: float) -> Fai
     """`failures` and faults of one more class, which come on top."""
     if per_1000_node_days < 0:
         raise UsageError("a failure rate is below 0", where="failures", do="write 0 for none")
+    if not per_1000_node_days:
+        return failures
     more = per_1000_node_days / 1000
     rate = failures.rate_per_node_day + more
-    if not rate:
-        return failures
     old = tuple(replace(f, share=f.share * failures.rate_per_node_day / rate) for f in failures.faults)
     return replace(failures, rate_per_node_day=rate, faults=(*old, _fault(kind, kind, more / rate)))
 

@@ -155,7 +155,6 @@ def _distribution(answer: Answer) -> Markup:
     steps = [(float(edges[0]), 0.0)]
     for count, left, right in zip(counts, edges[:-1], edges[1:], strict=True):
         steps += [(float(left), float(count)), (float(right), float(count))]
-    steps.append((float(edges[-1]), 0.0))
     quantiles = [(float(np.quantile(shares, (i + 0.5) / 100)), i + 0.5) for i in range(100)]
     charts = [
         line_chart(
@@ -185,10 +184,10 @@ def _distribution(answer: Answer) -> Markup:
 def _timeline(answer: Answer) -> Markup:
     """The first course, one row a day: steps, standstill, and what was undone."""
     course = answer.course
-    days = max(1, math.ceil(course.wall_s / DAY_S - 1e-9))
+    days = max(1, math.ceil(course.wall_s / DAY_S - 0.01))  # the last save may be a moment late
     per_row = max(1, math.ceil(days / ROWS))
     length_s = per_row * DAY_S
-    pieces = list(_pieces(course.record.attempts))
+    pieces = [(0.0, course.wall_s, "stability", "waiting for machines or people"), *_pieces(course.record.attempts)]
     marks = decisions(course)
     rows = []
     for number in range(math.ceil(days / per_row)):
@@ -301,23 +300,27 @@ def _found(answer: Answer) -> Markup:
 def _worth(answer: Answer) -> Markup:
     if answer.worth is None:
         return NOTHING
-    return section("What things are worth", None, table(["", ""], [row(a, (b,)) for a, b in worth_rows(answer)]))
+    return section("What things are worth", None, _words(worth_rows(answer)))
 
 
 def _assumed(answer: Answer) -> Markup:
     job, failures = answer.scenario.job, answer.scenario.failures
-    lines = [row("step", (f"{job.step_time_s:g} s",))]
+    lines = [("step", f"{job.step_time_s:g} s")]
     for tier, times in job.saves.items():
         text = f"blocks {times.block_s:g} s, counts after {times.durable_s:g} s, loads in {times.restore_s:g} s"
-        lines.append(row(f"save to {tier}", (text,)))
+        lines.append((f"save to {tier}", text))
     for rung, phases in job.restart.items():
-        lines.append(row(rung.replace("_", " "), (f"{sum(phases.values()):,.0f} s without loading",)))
+        lines.append((rung.replace("_", " "), f"{sum(phases.values()):,.0f} s without loading"))
     for fault in failures.faults:
         mended = f", mended in {time_of(fault.repair_median_s)} (median)" if fault.repair_median_s else ""
-        lines.append(
-            row(f"{fault.name} ({fault.kind})", (f"{fault.share:.1%}, known after {fault.detect_s:g} s{mended}",))
-        )
-    return section("Assumed", failures.source or None, table(["", ""], lines))
+        lines.append((f"{fault.name} ({fault.kind})", f"{fault.share:.1%}, known after {fault.detect_s:g} s{mended}"))
+    return section("Assumed", failures.source or None, _words(lines))
+
+
+def _words(lines: Sequence[tuple[str, str]]) -> Markup:
+    """A table of names and what is said of them."""
+    rows = [el("tr", el("th", name, scope="row"), el("td", text, class_="words")) for name, text in lines]
+    return el("div", el("table", el("tbody", rows)), class_="scroll", tabindex=0)
 
 
 def _unit(answer: Answer) -> str:
