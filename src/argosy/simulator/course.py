@@ -11,9 +11,11 @@ from typing import Any
 from argosy.errors import Exit
 from argosy.policy.action import Grow, RebuildGroups, RollBack, Shrink, Stop, UseSpare, Wait
 from argosy.policy.event import CapacityChanged, RanksLost
+from argosy.policy.view import Tier
 from argosy.simulator.failures import HARDWARE, Fault
 from argosy.simulator.job import Phases
 from argosy.simulator.outcome import Outcome, settle
+from argosy.simulator.policies import kept_steps
 from argosy.simulator.record import Attempt
 from argosy.simulator.strikes import Strike
 from argosy.simulator.work import SOON_S, Work
@@ -304,18 +306,21 @@ class Course(Work):
         if self._down:
             self._later(fault.detect_s, "silent_known", about)
             return
-        saved = self.line.steps_on_storage(self.now_s)
-        kept = set(saved) - set(self.policies.retention.surplus(saved))
-        clean = max((step for step in kept if step <= since), default=0)
-        if not clean and since:
+        ranks = tuple(place * self.job.per_node + i for i in range(self.job.per_node))
+        kept = kept_steps(self.policies.retention, self.line.steps_on_storage(self.now_s))
+        clean = max((step for step in kept if step <= since), default=None)
+        committed: dict[Tier, int] = {} if clean is None else {"storage": clean}
+        view = self.view(self.step, committed, self._step.step_s)
+        event = RanksLost(ranks, hardware=True, good_until=since)
+        action = self.policies.recovery.decide(view, event)
+        self._decided(fault.name, event, action)
+        if not isinstance(action, RollBack):
             self.record.notes["no checkpoint from before a corruption was kept"] += 1
-        self._undo(clean, self.now_s)
+        self._undo(action.step if isinstance(action, RollBack) else 0, self.now_s)
         self.line.memory.clear()
         self._all_back_in_line()
-        self._stopped(
-            RanksLost(tuple(place * self.job.per_node + i for i in range(self.job.per_node)), hardware=True),
-            [place], fault, strike, 0.0,
-        )  # fmt: skip
+        # the state is good again, but the machine is not: what becomes of it is the next question
+        self._stopped(RanksLost(ranks, hardware=True), [place], fault, strike, 0.0)
 
     # -- replica groups ------------------------------------------------------------------------------
 

@@ -1,7 +1,8 @@
 """The decisions of a simulated job: the engine's own policy objects, and the words of a command line for them."""
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 from argosy.policy.budget import BudgetPolicy
 from argosy.policy.recovery import RecoveryPolicy
@@ -9,7 +10,7 @@ from argosy.policy.replicas import ReplicaPolicy
 from argosy.policy.resize import ResizePolicy
 from argosy.policy.retention import RetentionPolicy
 from argosy.policy.save import SavePolicy
-from argosy.policy.view import View
+from argosy.recipe.schema import CheckpointTable
 from argosy.simulator.failures import Failures
 from argosy.simulator.job import Job
 
@@ -29,24 +30,19 @@ class Policies:
 
 def usual(job: Job, failures: Failures) -> Policies:
     """What the engine would run for `job`: intervals by Daly on each tier, its ladder, its batch rule where the size
-    of the batch is known, and as many checkpoints kept as it takes to find one from before a silent corruption.
+    of the batch is known, and a checkpoint kept that is older than silent corruption stays unnoticed.
     """
-    outlived = _outlived(job, failures)
-    saves = [SavePolicy(failure_share=1 - outlived)]
-    if "memory" in job.saves:
-        saves.append(SavePolicy(tier="memory", failure_share=outlived))
-    view = View(
-        now_s=0.0,
-        step=0,
-        step_time_s=job.step_time_s,
-        save_cost_s={tier: save.block_s for tier, save in job.saves.items()},
-        failure_rate_per_s=failures.per_s(job.nodes),
-    )
+    recipe = CheckpointTable(snapshot_every_steps=None)  # in memory as often as it costs next to nothing
+    in_memory = "memory" in job.saves
+    storage = SavePolicy.from_recipe(recipe, over_memory=in_memory)
+    if job.replica_groups > 1 and not in_memory:
+        storage = replace(storage, failure_share=1 - _outlived(failures))
+    saves = (storage, SavePolicy.from_recipe(recipe, "memory")) if in_memory else (storage,)
     groups = job.replica_groups
     elastic = job.batch_sequences is not None
     return Policies(
-        saves=tuple(saves),
-        retention=RetentionPolicy(keep_last=kept(saves[0].interval_s(view), failures)),
+        saves=saves,
+        retention=RetentionPolicy(keep_before_steps=_unnoticed_steps(job, failures)),
         recovery=RecoveryPolicy(
             rungs=("restart_workers", "use_spare", "shrink") if elastic else ("restart_workers", "use_spare"),
             min_world_size=job.model_ranks,
@@ -57,23 +53,36 @@ def usual(job: Job, failures: Failures) -> Policies:
 
 
 MOST_OUTLIVED = 0.95
-"""Nobody has shown that copies in memory or other replicas outlive more, so storage is never saved for less."""
+"""Nobody has shown that replicas outlive more, so storage is never saved for less."""
 
 
-def _outlived(job: Job, failures: Failures) -> float:
-    """Share of the faults that stop a job after which a copy in memory, or another replica, is still there."""
-    if "memory" not in job.saves and job.replica_groups == 1:
-        return 0.0
+def _outlived(failures: Failures) -> float:
+    """Share of the faults that stop a job after which another replica is still right."""
     stop = [fault for fault in failures.faults if fault.kind != "slow"]
     total = sum(fault.share for fault in stop)
-    gone = sum(f.share for f in stop if f.kind == "silent" or (f.kind == "domain" and not job.domains_apart))
-    return min(MOST_OUTLIVED, 1 - gone / total if total else 0.0)
+    wrong = sum(fault.share for fault in stop if fault.kind == "silent")
+    return min(MOST_OUTLIVED, 1 - wrong / total) if total else 0.0
 
 
-def kept(interval_s: float, failures: Failures) -> int:
-    """Checkpoints that reach back beyond 99 of 100 silent corruptions when they are found, and two at least.
+def _unnoticed_steps(job: Job, failures: Failures) -> int | None:
+    """Steps within which 99 of 100 silent corruptions are found; None when there are none.
 
     Times until one is found are exponential, so the 99th percentile is ln(100) times their mean.
     """
     longest_s = max((fault.detect_s for fault in failures.faults if fault.kind == "silent"), default=0.0)
-    return 2 + (math.ceil(math.log(100) * longest_s / interval_s) if math.isfinite(interval_s) else 0)
+    return math.ceil(math.log(100) * longest_s / job.step_time_s) or None
+
+
+def kept_steps(policy: RetentionPolicy, saved: Sequence[int]) -> list[int]:
+    """What `policy` has left of states that were saved one after the other, oldest first.
+
+    It forgets what is long gone, so only the last saves are gone through, four times as far as it looks back.
+    """
+    stride = max(1, (saved[-1] - saved[0]) // len(saved)) if saved else 1
+    reach = 4 * max(policy.keep_last, (policy.keep_before_steps or 0) // stride, 16)
+    kept: list[int] = []
+    for step in saved if policy.keep_every_steps else saved[-reach:]:
+        kept.append(step)
+        gone = set(policy.surplus(kept))
+        kept = [step for step in kept if step not in gone]
+    return kept

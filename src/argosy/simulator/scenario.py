@@ -7,13 +7,12 @@ from typing import Any
 
 from argosy.errors import InputError, UsageError
 from argosy.policy.codec import from_json
-from argosy.policy.retention import RetentionPolicy
 from argosy.policy.save import SavePolicy
 from argosy.policy.spares import SparePolicy
 from argosy.policy.view import View
 from argosy.simulator.failures import Failures
 from argosy.simulator.job import Job, SaveTimes
-from argosy.simulator.policies import Policies, kept, usual
+from argosy.simulator.policies import Policies, usual
 
 SAVE_FOR = {"save": "storage", "save_memory": "memory"}
 _BY_TYPE = {
@@ -54,12 +53,6 @@ class Scenario:
                 found = replace(found, **{_BY_TYPE[type(policy).__name__]: policy})
         for name, value in self.changes.items():
             found = _changed(found, name, value)
-        if "retention.keep_last" not in self.changes and not any(isinstance(p, RetentionPolicy) for p in self.replaced):
-            storage = found.saves[0]
-            interval_s = storage.interval_s(self.first_view)
-            if storage.every_steps is not None:
-                interval_s = storage.every_steps * self.job.step_time_s
-            found = replace(found, retention=RetentionPolicy(keep_last=kept(interval_s, self.failures)))
         return found
 
     @property
