@@ -67,6 +67,9 @@ OPTIMIZER_STATE = [
     Row(Split(fsdp=2, zero=1), _forms(1, 3, steps=10)),
     Row(Split(fsdp=3, zero=1), _forms(2, 1)),
     Row(Split(dp=2, fsdp=2, zero=1), _forms(1, 3)),
+    Row(Split(fsdp=3, tp=2, zero=1), (*_forms(1, 3), *_forms(1, fields=GPT2))),
+    _pipe("1f1b", 3, pp=2, fsdp=2, zero=1),
+    _pipe("zbv", 6, pp=2, fsdp=2, zero=1),
 ]
 TENSOR = [
     Row(Split(tp=2), (*_forms(1, 3, steps=10), *_forms(1, 3, fields=GPT2))),

@@ -2,7 +2,8 @@
 
 A rank has one model, or with a pipeline several stages; each is divided over the tensor-parallel ranks
 (:mod:`argosy.parallel.tensor`), then over the fsdp ranks (:mod:`argosy.parallel.shard`), or else is a whole replica
-whose gradients are summed in one flat all-reduce (:mod:`argosy.parallel.replicate`).
+whose gradients are summed in one flat all-reduce (:mod:`argosy.parallel.replicate`), or one of which only the
+optimizer state is divided (:mod:`argosy.parallel.zero`).
 
 After :meth:`Program.forward_backward` and :meth:`Program.sum_gradients`, gradients are the *sum* over all ranks and
 micro-batches. The loss is scaled by the global number of loss tokens, so uneven padding on ranks or micro-batches
@@ -27,6 +28,7 @@ from argosy.optim.clip import global_norm
 from argosy.parallel.pipeline import LastPart, Pipeline, Timed
 from argosy.parallel.replicate import FlatGradients
 from argosy.parallel.tied import TiedEmbedding
+from argosy.parallel.zero import OptimizerShards
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,8 @@ class Axes:
 
     dp: dist.ProcessGroup | None = None
     """Whole replicas; None too when FSDP2 sums over them (HSDP)."""
+    zero: dist.DeviceMesh | None = None
+    """Where optimizer state alone is divided: the mesh of fsdp, and of tp if there is any."""
     tp: dist.ProcessGroup | None = None
     pp: dist.ProcessGroup | None = None
 
@@ -56,25 +60,34 @@ class Program:
         self._axes = axes
         self._pipeline = pipeline
         self._tied = TiedEmbedding.of(self.models, pipeline)
-        self._replicas = None
-        if axes.dp is not None:
+        self._shards: OptimizerShards | None = None
+        self._replicas: FlatGradients | None = None
+        if axes.zero is not None:
+            self._shards = OptimizerShards(list(self.parameters()), axes.zero, axes.dp, reduce_dtype)
+        elif axes.dp is not None:
             self._replicas = FlatGradients(list(self.parameters()), axes.dp, reduce_dtype)
 
     # -- parameters ----------------------------------------------------------------------------------
 
     def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
-        """Those that this rank holds; names do not depend on the layout."""
+        """Those that this rank updates; names do not depend on the layout."""
         for model in self.models.values():
             for name, parameter in model.named_parameters():
                 if not (self._tied and self._tied.is_second_on_this_rank(parameter)):
-                    yield name, parameter
+                    yield name, self._updated(parameter)
 
     def parameters(self) -> Iterator[nn.Parameter]:
         for _, parameter in self.named_parameters():
             yield parameter
 
+    def _updated(self, parameter: nn.Parameter) -> nn.Parameter:
+        """What the optimizer updates of a model's parameter."""
+        return self._shards.of[parameter] if self._shards else parameter
+
     def after_change(self) -> None:
         """To be called when values of parameters were set or updated."""
+        if self._shards:
+            self._shards.publish()
         if self._tied:
             self._tied.copy_values()
 
@@ -83,8 +96,10 @@ class Program:
     def clear_gradients(self) -> None:
         for model in self.models.values():
             model.zero_grad(set_to_none=True)
-        if self._replicas is not None:
+        if self._replicas:
             self._replicas.clear()
+        if self._shards:
+            self._shards.clear()
 
     def forward_backward(self, batches: Sequence[Batch], *, divisor: int, z_loss: float, timed: Timed) -> Tensor:
         """Add the gradients of all micro-batches' losses ÷ `divisor`; FSDP2 sums them over its ranks on the way.
@@ -117,16 +132,19 @@ class Program:
         """Sum over ranks what is not yet: replicas, weights that tensor parallelism leaves whole, tied copies."""
         if self._tied:
             self._tied.add_gradients_on_this_rank()
-        if self._replicas is not None:
-            self._replicas.sum_over_ranks()
+        for replicated in (self._replicas, self._shards):
+            if replicated:
+                replicated.sum_over_ranks()
         if self._axes.tp is not None:
             _sum_flat([_gradient(p) for p in self.parameters() if _is_whole(p, "tp")], self._axes.tp)
-        if self._tied:
-            self._tied.add_gradients_of_peer()
+        if self._tied and self._tied.lone is not None:
+            self._tied.add_of_peer(_gradient(self._updated(self._tied.lone)))
 
     def gradient_norm(self, p: float = 2.0) -> Tensor:
         """p-norm of the global gradient, each element of it counted once; equal on all ranks."""
-        counted = (q for q in self.parameters() if not (self._tied and self._tied.is_counted_by_peer(q)))
+        elsewhere = self._tied.counted_by_peer if self._tied else None
+        skipped = None if elsewhere is None else self._updated(elsewhere)
+        counted = (q for q in self.parameters() if q is not skipped)
         return global_norm(counted, p, over=() if self._axes.pp is None else (self._axes.pp,))
 
     # -- without gradients ---------------------------------------------------------------------------

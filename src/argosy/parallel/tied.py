@@ -36,9 +36,15 @@ class TiedEmbedding:
     def is_second_on_this_rank(self, parameter: nn.Parameter) -> bool:
         return self.first is not None and parameter is self.second
 
-    def is_counted_by_peer(self, parameter: nn.Parameter) -> bool:
-        """Whether the rank of the first stage counts this parameter."""
-        return self.first is None and parameter is self.second
+    @property
+    def lone(self) -> nn.Parameter | None:
+        """The copy on this rank whose fellow is on another one."""
+        return self.first if self.second is None else self.second if self.first is None else None
+
+    @property
+    def counted_by_peer(self) -> nn.Parameter | None:
+        """The copy that the rank of the first stage counts."""
+        return self.second if self.first is None else None
 
     def add_gradients_on_this_rank(self) -> None:
         if self.first is not None and self.second is not None:
@@ -47,14 +53,9 @@ class TiedEmbedding:
             self.first.grad += self.second.grad
             self.second.grad = None
 
-    def add_gradients_of_peer(self) -> None:
-        """Both ranks add the same two summands, and x + y = y + x to the bit."""
-        mine = self.first if self.second is None else self.second if self.first is None else None
-        if mine is None:
-            return
+    def add_of_peer(self, gradient: Tensor) -> None:
+        """Add the gradient of the lone copy's fellow: both ranks add the same two, and x + y = y + x to the bit."""
         peer = self.pipeline.rank_of(self.pipeline.last_stage if self.second is None else 0)
-        assert mine.grad is not None
-        gradient = local(mine.grad)
         gradient += self.pipeline.links.exchange(gradient.contiguous(), peer, tag=0)
 
     @torch.no_grad()

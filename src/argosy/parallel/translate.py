@@ -65,7 +65,7 @@ def _distribute(
     if layout.compile:
         for block in model.blocks.values():
             block.compile()
-    if layout.fsdp > 1:
+    if layout.zero > 1:
         assert mesh is not None
         shard_state(model, mesh.sub("dp", "fsdp") if layout.dp > 1 else mesh.sub("fsdp"), layout, precision)
 
@@ -73,9 +73,12 @@ def _distribute(
 def _axes(layout: Layout, mesh: Mesh | None) -> Axes:
     if mesh is None:
         return Axes()
-    replicas = layout.dp > 1 and layout.fsdp == 1
+    zero = None
+    if layout.zero == 1:
+        zero = mesh.sub("fsdp", "tp") if layout.tp > 1 else mesh.sub("fsdp")
     return Axes(
-        dp=mesh.group("dp") if replicas else None,
+        dp=mesh.group("dp") if layout.dp > 1 and layout.zero < 2 else None,
+        zero=zero,
         tp=mesh.group("tp") if layout.tp > 1 else None,
         pp=mesh.group("pp") if layout.pp > 1 else None,
     )
