@@ -27,7 +27,7 @@ MEANING = {
 RECOVERY_S = 10.0
 """From the verdict to the next completed step, on a shared machine; bench/recovery.py measures it on a quiet one."""
 WALL_TOLERANCE = 0.01
-WALL_TOLERANCE_S = 0.3
+WALL_TOLERANCE_S = 0.5
 """The launcher's interpreter starts before, and ends after, what is paid."""
 FOREIGN = "step-7.backup"
 

@@ -100,6 +100,17 @@ class Saboteur(Observer):
     def _sleep(self, order: Order, **_: Any) -> None:
         time.sleep(order.seconds)
 
+    def _slow_disk(self, order: Order, **_: Any) -> None:
+        """The next sync of a file takes long: inside a save, which is a declared phase."""
+        sync = os.fsync
+
+        def slow_sync(descriptor: Any) -> None:
+            os.fsync = sync
+            time.sleep(order.seconds)
+            sync(descriptor)
+
+        os.fsync = slow_sync
+
     def _slow(self, order: Order, **_: Any) -> None:
         """A little slower at each step: `seconds` are busy ones."""
         self._loop(order)

@@ -39,7 +39,7 @@ class Stage:
     def settings(self, variant: Variant | None) -> list[str]:
         """Overrides of the recipe: short, saved often, a snapshot each step, no evaluation in between."""
         own = [
-            f"objective.tokens={self.steps * self._batch_tokens}",
+            f"objective.tokens={max(self.steps, variant.steps if variant else 0) * self._batch_tokens}",
             "eval.every_steps=0",
             "eval.final_tokens=2048",
             "checkpoint.every_steps=10",
@@ -142,6 +142,8 @@ def play(stage: Stage, variant: Variant, run: Path, chance: random.Random) -> Se
             break
     if variant.act is not None and (orders / "done").exists():
         seen.fault_ns = int((orders / "done").read_text().split()[0]) + int(delay_s * 1e9)
+    if seen.fault_ns is None and seen.skipped is None:
+        raise StoppedError(f"{variant.id} was never made: the run ended before", where=str(run), do="give more --steps")
     _look_around(seen, orders)
     return seen
 

@@ -32,6 +32,8 @@ class LineOfSteps:
     world_sizes: frozenset[int]
     code: frozenset[str]
     """Versions that trained it."""
+    layouts: frozenset[str]
+    """Axes of more than one rank, such as ``dp 2``."""
     data_digest: str | None
 
 
@@ -68,6 +70,7 @@ def line_of_steps(run: Path) -> LineOfSteps:
         evals=dict(sorted(evals.items())),
         world_sizes=frozenset(int(file.header["world"]) for file in leaders.values()),
         code=frozenset(str(file.header.get("code")) for file in leaders.values()),
+        layouts=frozenset(_axes(file.header.get("layout") or {}) for file in leaders.values()),
         data_digest=digest,
     )
 
@@ -88,16 +91,24 @@ def first_difference(was: LineOfSteps, now: LineOfSteps) -> Difference | None:
 
 
 def largest_departure(was: LineOfSteps, now: LineOfSteps, stretch: int) -> tuple[float, int]:
-    """The largest relative difference of the loss, averaged over `stretch` steps, and the step it is at."""
+    """The largest relative difference of the loss averaged over `stretch` steps, or of an evaluation, and its step."""
     common = [step for step in was.steps if step in now.steps]
     worst, where = 0.0, common[0] if common else 0
+    pairs = [(step, was.evals[step], now.evals[step]) for step in was.evals if step in now.evals]
     for begin in range(0, len(common), stretch):
         part = common[begin : begin + stretch]
         before, after = (math.fsum(line.steps[step].loss for step in part) for line in (was, now))
+        pairs.append((part[-1], before, after))
+    for step, before, after in pairs:
         departure = abs(after - before) / abs(before) if before else math.inf
         if not departure <= worst:
-            worst, where = departure, part[-1]
+            worst, where = departure, step
     return worst, where
+
+
+def _axes(layout: dict[str, Any]) -> str:
+    sizes = {axis: layout[axis] for axis in ("dp", "fsdp", "cp", "tp", "pp", "ep") if layout.get(axis, 1) != 1}
+    return " ".join(f"{axis} {size}" for axis, size in sizes.items()) or "undivided"
 
 
 def _equal(a: Any, b: Any) -> bool:

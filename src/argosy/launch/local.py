@@ -89,10 +89,7 @@ def train(
             return _finished(run, finished)
         sweep(run)
         with StopSignals() as signals:
-            cold = worker_command is not None or not recipe.resilience.warm
-            starter: Starter = (
-                ColdStart(*([worker_command] if worker_command else [])) if cold else WarmStart(run.path / "warm.log")
-            )
+            starter = _starter(run, recipe, worker_command, entry)
             try:
                 agent = _Agent(run, recipe, layout, slots, signals, live, starter)
                 with contextlib.closing(agent.restarts):
@@ -143,6 +140,8 @@ class _Agent:
                 again = failure is not None and self._goes_on(attempt, failure)
                 if not again:
                     self._starter.close()  # what it takes is paid for, like everything else
+                    if attempt.exit == Exit.DONE:
+                        self.restarts.end_host()
             self._paid_ns += attempt.paid_ns
             if not again:
                 self._live.close()

@@ -1,7 +1,8 @@
 """`argosy repeat`: train a run again from its recipe, data and code, and compare step by step.
 
 On the same kind of machine, with the same versions and world size, every figure must be equal to the last bit. Where
-one of these differs only the loss is compared, averaged over some steps, within a band.
+one of these differs only losses are compared, averaged over some steps, within the band of seeds: no farther apart than
+runs of the same recipe with other seeds are.
 """
 
 import json
@@ -18,10 +19,10 @@ from argosy.errors import Exit, InputError, StoppedError
 from argosy.launch.line_of_steps import Difference, LineOfSteps, first_difference, largest_departure, line_of_steps
 from argosy.launch.live import LiveLine
 from argosy.launch.local import train
+from argosy.launch.seed_band import SeedBand, seed_band
 from argosy.launch.stop import request_stop
 from argosy.registry.run_folder import RunFolder, RunInfo, environment
 
-BAND = 0.01
 STRETCH = 10
 """Steps over which losses are averaged before they are compared with a band."""
 _COMPARE_EVERY_S = 5.0
@@ -47,9 +48,10 @@ class Repetition:
     evaluations: int
     first_difference: Difference | None
     departure: float
-    """Largest relative difference of the loss over :data:`STRETCH` steps."""
+    """Largest relative difference of the loss over :data:`STRETCH` steps, or of an evaluation."""
     departure_step: int
     band: float
+    band_source: str
 
     def to_json(self) -> str:
         """One object with stable keys."""
@@ -65,7 +67,7 @@ class Repetition:
             said.append(f"first difference: {self.first_difference}")
             departure = f"losses differ by {self.departure:.3%} at most (at step {self.departure_step:,})"
             verdict = "repeats" if self.repeats else "does not repeat"
-            asked = "bit-equality was asked for" if self.exact else f"the band is {self.band:.3%}"
+            asked = "bit-equality was asked for" if self.exact else f"the band is {self.band:.3%}: {self.band_source}"
             said.append(f"{verdict}: of {seen}, {departure}; {asked}")
         if self.repeated_in is not None:
             said.append(f"see  argosy report {self.repeated_in}")
@@ -76,11 +78,14 @@ def repeat(
     run_dir: Path,
     into: Path | None = None,
     *,
-    band: float = BAND,
+    band: float | None = None,
     stream: TextIO | None = None,
     worker_command: Sequence[str] | None = None,
 ) -> Repetition:
     """Train the run in `run_dir` again, in the new folder `into` or one that is removed when all is equal.
+
+    `band` is the relative difference of losses that is allowed where bit-equality cannot be asked for; None: that of
+    seeds.
 
     Raises InputError when the run has no step yet or its data are gone or changed, UsageError when `into` holds a run,
     StoppedError when the repetition ends early.
@@ -89,6 +94,7 @@ def repeat(
     was = line_of_steps(run_dir)
     if not was.steps:
         raise InputError("has no step yet, so there is nothing to repeat", where=str(run_dir))
+    _check_data(run, was)
     folder = into or Path(tempfile.mkdtemp(prefix="argosy-repeat-")) / run.path.resolve().name
     world = max(was.world_sizes)
     live = _Comparison(stream, was, stops_at_difference=_could_be_exact(run.info, was))
@@ -105,7 +111,8 @@ def repeat(
     changes = _changes(run.info, RunFolder.open(folder).info, was, now)
     difference = first_difference(was, now)
     departure, step = largest_departure(was, now, STRETCH)
-    repeats = difference is None if not changes else departure <= band
+    allowed = seed_band(run) if band is None else SeedBand(band, "as asked")
+    repeats = difference is None if not changes else departure <= allowed.relative
     gone = repeats and into is None
     if gone:
         shutil.rmtree(folder.parent)
@@ -120,8 +127,21 @@ def repeat(
         first_difference=difference,
         departure=departure,
         departure_step=step,
-        band=band,
+        band=allowed.relative,
+        band_source=allowed.source,
     )
+
+
+def _check_data(run: RunFolder, was: LineOfSteps) -> None:
+    """Raises InputError when a data set of the run is no longer there; whether it is the same is seen at the start."""
+    data = run.recipe().data
+    for source in [one.folder for one in data.sources] or [data.source]:
+        if source != "stdlib" and not Path(source).expanduser().is_dir():
+            raise InputError(
+                f"the data that the run was trained on are gone (digest of all its data: {was.data_digest})",
+                where=source,
+                do="put them back; built anew from the same text by `argosy data build` they have the same digest",
+            )
 
 
 class _Comparison(LiveLine):
@@ -164,6 +184,7 @@ def _changes(then: RunInfo, today: RunInfo, was: LineOfSteps, now: LineOfSteps) 
         "machine": (then.environment.get("machine", "unknown"), today.environment.get("machine", "unknown")),
         "torch": (then.environment.get("torch", "unknown"), today.environment.get("torch", "unknown")),
         "world size": (_numbers(was.world_sizes), _numbers(now.world_sizes)),
+        "layout": (", ".join(sorted(was.layouts)), ", ".join(sorted(now.layouts))),
     }
     return tuple(f"{name} was {old}, is {new}" for name, (old, new) in named.items() if old != new)
 

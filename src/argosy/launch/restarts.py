@@ -84,6 +84,13 @@ class Restarts:
             self._adopted.close()
             self._adopted = None
 
+    def end_host(self) -> None:
+        """A finished run needs no snapshots: their host goes at once, not when it finds out."""
+        host = self._host()
+        if host is not None:
+            host.stop()
+            self._adopted = None
+
     def _host(self) -> SnapshotHost | None:
         """The process that keeps the ranks' snapshots; as long as it is adopted it outlives them."""
         if self._adopted is None:

@@ -43,6 +43,7 @@ class Phases:
             observer.on_batch(step, batches)
 
     def local_gradients(self, step: int, parameters: Iterable[nn.Parameter]) -> None:
+        parameters = list(parameters)  # each observer is to see them, not only the first
         for observer in self._observers:
             observer.on_local_grads(step, parameters)
 
