@@ -18,7 +18,8 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
-from argosy.data.loader import Loader
+from argosy.data.open_loader import open_loader
+from argosy.data.position import Position
 from argosy.data.prepare import prepare
 from argosy.models.build import build
 from argosy.models.hf.config import family_of, make_config
@@ -62,10 +63,12 @@ def make_task(
     recipes = {name: _recipe(shape, precision, steps, layout) for name, layout in layouts.items()}
     recipe = next(iter(recipes.values()))
     data = prepare(recipe)
-    loader = Loader(data.train, shape.length, shape.sequences, recipe.run.seed)
+    position = Position()
+    loader = open_loader(recipe, data, position)
     batches = np.empty((steps, shape.sequences, shape.length + 1), dtype=np.uint16)
-    for step, windows in enumerate(batches):
-        batch = loader.batch(step)
+    for windows in batches:
+        window, position = position.take(shape.sequences)
+        batch = loader.batch(window)
         windows[:, :-1], windows[:, -1] = batch.tokens.numpy(), batch.targets[:, -1].numpy()
     folder.mkdir(parents=True)
     np.save(folder / "batches.npy", batches)
