@@ -4,6 +4,7 @@ What the ranks must agree on travels in a sum that a training step makes anyway 
 the step path is kept waiting only while orders are sent.
 """
 
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -16,6 +17,9 @@ from argosy.checkpoint.plan import Plan
 from argosy.checkpoint.snapshot import Snapshots
 from argosy.checkpoint.write import rank_file_name
 from argosy.checkpoint.writer_process import WriterProcess
+
+LOOK_EVERY_S = 0.05
+"""A look at the writer costs some 40 µs in a process that computes in between: many short steps look less often."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,7 @@ class BackgroundSave:
         self._ticket: int | None = None
         """Of the order that this rank waits for; None when it has nothing (more) to wait for."""
         self._error: Exception | None = None
+        self._looked_s = float("-inf")
 
     @property
     def step(self) -> int | None:
@@ -72,7 +77,9 @@ class BackgroundSave:
     @property
     def report(self) -> tuple[float, float]:
         """For the sum over ranks: whether this rank is done with its part of the save, and whether it failed."""
-        self._look(0.0)
+        if (now_s := time.monotonic()) >= self._looked_s + LOOK_EVERY_S:
+            self._looked_s = now_s
+            self._look(0.0)
         return float(self._manifest is not None and self._ticket is None), float(self._error is not None)
 
     def wait(self) -> None:

@@ -54,7 +54,7 @@ class WriteFile:
     def run(self, desk: Desk, buffers: SharedBuffers) -> None:
         draft = begin_draft(desk.checkpoints, self.step, desk.generation)
         data = buffers.data(self.index)
-        shards = [Shard(chunk, partial(data.__getitem__, slice(at, at + chunk.bytes))) for chunk, at in desk.pieces]
+        shards = [Shard(chunk, partial(_part, data, at, chunk.bytes)) for chunk, at in desk.pieces]
         written = write_rank_file(draft, desk.file, shards)
         _report(draft, desk.file).write_bytes(_RANK_FILE.dump_json(written))
 
@@ -94,6 +94,10 @@ class Tidy:
         except InputError as error:
             print(error, file=sys.stderr, flush=True)  # nobody waits for the answer to this order
         tidy(desk.checkpoints, self.policy, desk.generation)
+
+
+def _part(data: memoryview, at: int, size: int) -> memoryview:
+    return data[at : at + size]
 
 
 def _report(draft: Path, file: str) -> Path:

@@ -2,6 +2,7 @@
 
 import contextlib
 import multiprocessing
+import select
 import subprocess
 import sys
 import time
@@ -27,6 +28,7 @@ class WriterProcess:
         self._buffers_fd = buffers_fd
         self._process: subprocess.Popen[bytes] | None = None
         self._orders: Connection | None = None
+        self._answers = select.poll()  # kept, since a rank looks at each step: Connection.poll makes one each time
         self._tickets = 0
 
     def start(self) -> None:
@@ -40,6 +42,7 @@ class WriterProcess:
         )
         theirs.close()
         ours.send(self._desk)
+        self._answers.register(ours, select.POLLIN)
         self._orders = ours
 
     def order(self, order: Order) -> int:
@@ -55,7 +58,7 @@ class WriterProcess:
         """How the order went; None when that is not known within `timeout_s` (None: wait for it)."""
         give_up_s = None if timeout_s is None else time.monotonic() + timeout_s
         while self._orders is not None:
-            if not self._orders.poll(None if give_up_s is None else max(0.0, give_up_s - time.monotonic())):
+            if not self._answers.poll(None if give_up_s is None else max(0.0, give_up_s - time.monotonic()) * 1000):
                 return None
             try:
                 number, error = self._orders.recv()
@@ -70,6 +73,7 @@ class WriterProcess:
     def close(self) -> int:
         """Let it end after what it is doing, and wait for that; its exit code, 0 where there is none."""
         if self._orders is not None:
+            self._answers.unregister(self._orders)
             self._orders.close()
             self._orders = None
         code = 0 if self._process is None else self._process.wait()
