@@ -23,7 +23,7 @@ from torch import nn
 from torch.distributed.tensor import DTensor
 
 from argosy.data.batch import Batch
-from argosy.drill.saboteur_order import FOLDER, Order
+from argosy.drill.saboteur_order import ALL, FOLDER, Order
 from argosy.launch import rank as door
 from argosy.launch.rank import preload  # noqa: F401  the warm server calls it
 from argosy.training.observers import Observer, Ready
@@ -34,6 +34,7 @@ class Saboteur(Observer):
 
     def __init__(self, folder: Path, rank: int):
         self._folder, self._rank = folder, rank
+        self._done = folder / f"done-{rank}"
         self._order: Order | None = None
         self._read = False
         self._ready: Ready | None = None
@@ -66,7 +67,7 @@ class Saboteur(Observer):
             return
         if self._count() >= order.times:
             return
-        with (self._folder / "done").open("a") as file:
+        with self._done.open("a") as file:
             file.write(f"{time.monotonic_ns()} {step} {os.getpid()}\n")
         getattr(self, f"_{order.act}")(order, **have)
 
@@ -77,12 +78,12 @@ class Saboteur(Observer):
             except FileNotFoundError:
                 return None
             self._read = True
-            self._order = order if order.rank == self._rank else None
+            self._order = order if order.rank in (self._rank, ALL) else None
         return self._order
 
     def _count(self) -> int:
         try:
-            return len((self._folder / "done").read_text().splitlines())
+            return len(self._done.read_text().splitlines())
         except FileNotFoundError:
             return 0
 

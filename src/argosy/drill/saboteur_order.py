@@ -5,6 +5,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 FOLDER = "ARGOSY_DRILL"
+"""Environment variable with the folder of the order; every process of the trial inherits it."""
+ALL = -1
+"""In place of a rank."""
 
 
 @dataclass(frozen=True)

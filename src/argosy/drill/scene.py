@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from argosy.drill.faults import Variant
-from argosy.drill.saboteur_order import FOLDER, Order
+from argosy.drill.saboteur_order import ALL, FOLDER, Order
 from argosy.errors import Exit, StoppedError
 from argosy.journal.heartbeat import Beat
 from argosy.journal.phys import PHYS
@@ -121,12 +121,13 @@ def play(stage: Stage, variant: Variant, run: Path, chance: random.Random) -> Se
         shutil.rmtree(left, ignore_errors=True)
     orders.mkdir(parents=True)
     guilty = chance.randrange(stage.nproc)
-    step = chance.randrange(*_window(variant, stage.steps))
+    step = chance.randrange(*_window(variant, max(stage.steps, variant.steps)))
     seen = Seen(run, guilty)
     sets = stage.settings(variant)
     if variant.act is not None:
         delay_s = chance.choice((0.0, 0.0, 1.0)) if variant.act == "raise" else 0.0
-        Order(variant.act, guilty, step, variant.phase, variant.times, variant.every, variant.seconds, delay_s).write(
+        rank = guilty if variant.names_rank else ALL
+        Order(variant.act, rank, step, variant.phase, variant.times, variant.every, variant.seconds, delay_s).write(
             orders
         )
     for number, expected in enumerate(variant.exits):
@@ -140,8 +141,9 @@ def play(stage: Stage, variant: Variant, run: Path, chance: random.Random) -> Se
             seen.said.append(launcher.said[-4000:])
         if seen.exits[-1] != expected and expected != Exit.INTERRUPTED:
             break
-    if variant.act is not None and (orders / "done").exists():
-        seen.fault_ns = int((orders / "done").read_text().split()[0]) + int(delay_s * 1e9)
+    done = [file.read_text().split()[0] for file in orders.glob("done-*")]
+    if done:
+        seen.fault_ns = min(map(int, done)) + int(delay_s * 1e9)
     if seen.fault_ns is None and seen.skipped is None:
         raise StoppedError(f"{variant.id} was never made: the run ended before", where=str(run), do="give more --steps")
     _look_around(seen, orders)

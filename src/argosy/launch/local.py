@@ -140,7 +140,7 @@ class _Agent:
                 again = failure is not None and self._goes_on(attempt, failure)
                 if not again:
                     self._starter.close()  # what it takes is paid for, like everything else
-                    if attempt.exit == Exit.DONE:
+                    if attempt.exit != Exit.START_AGAIN:  # then the next start may want what is in memory
                         self.restarts.end_host()
             self._paid_ns += attempt.paid_ns
             if not again:
