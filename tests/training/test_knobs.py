@@ -14,8 +14,20 @@ from tiny_runs import SMALL, make_run, train
 
 ELSEWHERE = {
     "model.rope_scaling": "a table; its fields are changed one by one",
+    **{
+        f"data.sources.{name}": "of a list: tests/data/test_mixed_loader.py"
+        for name in ("name", "folder", "weight", "later", "later.tokens", "later.weight", "epochs")
+    },
+    "data.prefetch": "no outcome may depend on it: tests/data/test_prefetch.py",
     "precision.reduce": "needs ranks: test_equivalence.py",
     "resilience.collective_timeout_s": "needs ranks: below",
+    **{
+        f"resilience.{name}": "the supervisor's: tests/launch/test_local.py, tests/resilience/test_watch.py"
+        for name in ("restarts_limit", "warm", "heartbeat_limit_s", "step_limit_factor", "step_limit_s", "grace_s")
+    },
+    "resilience.phase_limit_s": "the supervisor's: tests/resilience/test_watch.py",
+    "resilience.digest_every_steps": "needs replicas: tests/chaos/test_faults.py",
+    "resilience.roll_back_on_spike": "needs a spike: tests/chaos/test_faults.py",
     "layout.compile": "needs a C++ compiler and half a minute: tests/models",
     "init.from": "needs another run: test_origin.py",
     "init.load": "needs another run: test_origin.py",

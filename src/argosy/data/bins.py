@@ -59,7 +59,7 @@ def best_fit(sizes: Ints, capacity: int) -> Ints:
     """
     order = np.argsort(-sizes, kind="stable")
     lengths, firsts = np.unique(-sizes[order], return_index=True)
-    stops = [*firsts.tolist()[1:], len(order)]
+    stops = np.append(firsts[1:], len(order))[: len(firsts)].tolist()
     bin_of = np.empty(len(sizes), dtype=np.int64)
     with_room: dict[int, list[Ints]] = {}  # room left → numbers of bins, in stretches
     rooms = 0  # bit r: some bin has room r
