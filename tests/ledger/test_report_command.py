@@ -45,6 +45,7 @@ def test_one_run_as_text_and_as_json(finished, capsys):
         "share": 0.25,
         "money": "0.002",
         "imputed_ns": 0,
+        "estimated_ns": 0,
     }
 
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from argosy.journal.reader import OPEN, JournalFile
 from argosy.ledger.attempts import Source
+from argosy.ledger.curve_point import Point
 from argosy.ledger.fate import AT_RISK, KEPT, Visits
-from argosy.ledger.report_model import Point
 
 CURVE_POINTS = 200
 

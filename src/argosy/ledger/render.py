@@ -26,8 +26,11 @@ from argosy.ledger.cells import (
     si,
     sparkline,
 )
-from argosy.ledger.report_model import Point, Report
-from argosy.ledger.waterfall import waterfall
+from argosy.ledger.curve_point import Point
+from argosy.ledger.details import Table as Details
+from argosy.ledger.details import alerts, detail_tables
+from argosy.ledger.report_model import Report
+from argosy.ledger.waterfall import marks, waterfall
 
 COLOUR = {
     "paid": "default",
@@ -71,6 +74,10 @@ def _sections(report: Report, console: Console) -> Iterator[tuple[str, Renderabl
         yield "Attempts", _attempts(report)
     if report.work.lost_visits or report.work.skipped_visits:
         yield "What devices did (down) and what became of it (across), device-seconds", _crosstab(report)
+    for found in detail_tables(report):
+        yield found.title, _details(found)
+    if warnings := alerts(report):
+        yield "Alerts", Text("\n".join(warnings))
     if report.samples:
         yield "The model writes", _samples(report)
     if report.refusals:
@@ -111,7 +118,7 @@ def _waterfall(report: Report, console: Console) -> RenderableType:
     block = "#" if not console.encoding.lower().startswith("utf") else "█"
     for row in waterfall(report):
         whole = row.account is None
-        name = f"{'' if whole else '  '}{row.title}{' ~' if row.line.imputed_ns else ''}"
+        name = f"{'' if whole else '  '}{row.title}{marks(row.line)}"
         picture = bar(row.start_ns, row.start_ns + row.line.ns, report.paid_ns, bar_width, block)
         style = "bold" if whole else ""
         cells = (name, seconds(row.line.ns), row.share, row.money)
@@ -122,6 +129,8 @@ def _waterfall(report: Report, console: Console) -> RenderableType:
     notes = [f"as of {report.as_of}; {report.basis}", report.price_note, *report.notes]
     if any(line.imputed_ns for line in report.accounts.values()):
         notes.append("~ partly imputed: closed from outside, not measured")
+    if any(line.estimated_ns for line in report.accounts.values()):
+        notes.append("≈ partly estimated: divided by the shares of sampled steps, or by comparing ranks")
     if report.at_risk_ns:
         notes.append(f"{seconds(report.at_risk_ns)} useful device-seconds are at risk until the next checkpoint")
     if report.overlapped_ns:
@@ -227,6 +236,16 @@ def _crosstab(report: Report) -> RenderableType:
     sums = [sum(row.get(fate, 0) for row in report.crosstab.values()) for fate in fates]
     table.add_row("sum", *map(seconds, sums), seconds(sum(sums)), style="bold")
     return table
+
+
+def _details(found: Details) -> RenderableType:
+    table = Table(box=None, pad_edge=False, header_style="dim", show_header=any(found.heads))
+    for column, head in enumerate(found.heads):
+        words = column == 0 or not any(found.heads)
+        table.add_column(head, justify="left" if words else "right")
+    for row in found.rows:
+        table.add_row(*(cell.shown for cell in row))
+    return Group(table, Text(found.note, style="dim"))
 
 
 def _samples(report: Report) -> RenderableType:

@@ -6,24 +6,35 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from argosy.errors import InputError
-from argosy.journal.reader import Journal, JournalFile, Row, read_run
+from argosy.journal.reader import OPEN, Journal, JournalFile, Row, read_run
 from argosy.ledger.attempt_rows import attempt_rows, how_it_ended
 from argosy.ledger.attempts import Source, sources
 from argosy.ledger.books import Books, keep_books
 from argosy.ledger.clocks import RunClock
 from argosy.ledger.cost import CostCurve, account_money
-from argosy.ledger.learning import evaluation_curve, last_of_kind, speed, training_curve
+from argosy.ledger.health import health
+from argosy.ledger.learning import evaluation_curve, last_of_kind, own_windows, speed, training_curve
+from argosy.ledger.memory import memory_rows
+from argosy.ledger.modules import module_rows
 from argosy.ledger.money import PriceList, money_text
+from argosy.ledger.pace import PaceOf, pace
 from argosy.ledger.paid import paid_devices
+from argosy.ledger.pictures import heat_map, step_picture
 from argosy.ledger.refusals import Refusals
 from argosy.ledger.report_model import LAYERS, Identity, Line, References, Report, Sample, Utilisation, Work
 from argosy.ledger.timeline import SLICES, RunHours, time_line
 from argosy.ledger.utilisation import flops_per_token, known_peak, utilisation
 from argosy.ledger.verdict import judge
+from argosy.ledger.worth import Valued, save_interval, source_tokens, worth
 from argosy.recipe.flops import parameter_count
 from argosy.recipe.schema import Recipe
 from argosy.registry.run_folder import RunFolder
+
+PACE_RANKS = 64
+"""Ranks of an attempt that are looked at for who changed the pace."""
 
 _BASIS = {
     "self_declared": "paid time as the launcher declared it, which cannot see what came before or after it",
@@ -33,8 +44,17 @@ _BASIS = {
 }
 
 
-def build_report(run_path: Path, *, tolerant: bool = False, paid: Sequence[Row] | None = None) -> Report:
+def build_report(
+    run_path: Path,
+    *,
+    tolerant: bool = False,
+    paid: Sequence[Row] | None = None,
+    window_ns: tuple[int, int] | None = None,
+) -> Report:
     """The report of the run in folder `run_path` as it stands now; `paid` are rows that replace those of its paid file.
+
+    With `window_ns` (wall-clock ns since the epoch, from and until) only what was paid in between is in accounts and
+    money, with the fates that the whole run gave it; tables of attempts and steps are of the whole run.
 
     Raises InputError when it is no run, has no attempt yet, or has records that contradict each other; with
     `tolerant` those are left out and listed, their time in `unattributed.torn`.
@@ -49,7 +69,9 @@ def build_report(run_path: Path, *, tolerant: bool = False, paid: Sequence[Row] 
     ranks, agents = sources(journal, RunClock(journal), None)
     hours = _run_hours(journal, [*ranks, *agents], tolerant)
     edges_ns = [hours.back(at) for at in hours.edges(SLICES)[1:-1]] if hours.length_ns else []
-    books = keep_books(journal, tolerant=tolerant, edges_ns=edges_ns)
+    books = keep_books(journal, tolerant=tolerant, edges_ns=edges_ns, window_ns=window_ns)
+    if window_ns and not books.paid_ns:
+        raise InputError("nothing was paid in that time", where=str(run_path), do="choose another --since and --until")
     leaders = _first_of_each_attempt(ranks)
     files = [leader.file for leader in leaders.values()]
     prices = PriceList.from_records(journal.prices, where=str(run.price_file))
@@ -60,6 +82,8 @@ def build_report(run_path: Path, *, tolerant: bool = False, paid: Sequence[Row] 
     work = _work(books)
     speeds = {attempt: speed(leader.file) for attempt, leader in leaders.items()}
     own_ns = sum(rate.own_ns for rate in speeds.values())
+    train_curve = training_curve(books.visits, leaders, cost_at)
+    peak = known_peak([row for file in files for row in file.of_kind("peak")], recipe.precision.compute)
     return Report(
         run=Identity(
             id=run.info.id,
@@ -70,7 +94,7 @@ def build_report(run_path: Path, *, tolerant: bool = False, paid: Sequence[Row] 
             parameters=parameter_count(recipe.model, vocab_size) if vocab_size else None,
         ),
         as_of=utc(books.as_of_ns),
-        verdict=judge(books.accounts, books.paid_ns, books.imputed),
+        verdict=judge(books.accounts, books.paid_ns, books.imputed, books.causes),
         paid_ns=books.paid_ns,
         money=money_text(total_nanos),
         currency=prices.currency,
@@ -87,7 +111,7 @@ def build_report(run_path: Path, *, tolerant: bool = False, paid: Sequence[Row] 
         attempts=attempt_rows(books, leaders, speeds),
         tokens_per_s=sum(rate.tokens for rate in speeds.values()) * 1e9 / own_ns if own_ns else None,
         utilisation=_utilisation(books, files, recipe, vocab_size, {a: r.tokens_per_s for a, r in speeds.items()}),
-        train_curve=training_curve(books.visits, leaders, cost_at),
+        train_curve=train_curve,
         eval_curve=evaluation_curve(books.visits, leaders.values(), cost_at),
         references=References(corpus.get("gzip_bpb"), corpus.get("xz_bpb"), corpus.get("held_out_bytes")),
         samples=[
@@ -97,7 +121,21 @@ def build_report(run_path: Path, *, tolerant: bool = False, paid: Sequence[Row] 
         ],
         timeline=time_line(books, leaders, _first_of_each_attempt(agents), hours),
         refusals=books.refusals,
-        notes=books.notes,
+        causes=books.causes,
+        modules=module_rows(journal.ranks, recipe, vocab_size, peak.flops_per_s if peak else None),
+        memory=memory_rows(journal.ranks),
+        pace=[row for attempt in leaders if (row := _pace(journal, attempt))],
+        heat_map=heat_map(ranks),
+        step_picture=step_picture(ranks),
+        health=health(books.visits, leaders),
+        worth=worth(
+            source_tokens(journal.ranks),
+            train_curve,
+            recipe.objective.target_loss,
+            books.accounts,
+            _save_interval(books, files),
+        ),
+        notes=[*books.notes, *([f"cut to {utc(window_ns[0])} until {utc(window_ns[1])}"] if window_ns else [])],
     )
 
 
@@ -121,7 +159,9 @@ def _first_of_each_attempt(files: Sequence[Source]) -> dict[int, Source]:
 
 def _accounts(books: Books, nanos: Mapping[str, int | None]) -> dict[str, Line]:
     return {
-        name: Line(ns, ns / books.paid_ns, money_text(nanos[name]), books.imputed.get(name, 0))
+        name: Line(
+            ns, ns / books.paid_ns, money_text(nanos[name]), books.imputed.get(name, 0), books.estimated.get(name, 0)
+        )
         for name, ns in books.accounts.items()
     }
 
@@ -134,8 +174,28 @@ def _layers(books: Books, nanos: Mapping[str, int | None]) -> dict[str, Line]:
         known = [value for name in inside if (value := nanos[name]) is not None]
         money = money_text(sum(known)) if len(known) == len(inside) else None
         imputed_ns = sum(books.imputed.get(name, 0) for name in inside)
-        layers[layer] = Line(ns, ns / books.paid_ns if books.paid_ns else 0.0, money, imputed_ns)
+        estimated_ns = sum(books.estimated.get(name, 0) for name in inside)
+        layers[layer] = Line(ns, ns / books.paid_ns if books.paid_ns else 0.0, money, imputed_ns, estimated_ns)
     return layers
+
+
+def _pace(journal: Journal, attempt: int) -> PaceOf | None:
+    files = [file for file in journal.ranks if file.attempt == attempt][:PACE_RANKS]
+    return pace(files, [own_windows(file) for file in files])
+
+
+def _save_interval(books: Books, files: Sequence[JournalFile]) -> Valued:
+    """Lengths of saves and the time between them, on the first rank of each attempt."""
+    saves: list[int] = []
+    apart: list[int] = []
+    for file in files:
+        spans = file.spans
+        mine = np.array([spans.names[phys] == "ckpt_block" for phys in spans.phys], bool) & (spans.t1 != OPEN)
+        saves += (spans.t1 - spans.t0)[mine].tolist()
+        apart += np.diff(spans.t0[mine]).tolist()
+    failures = sum(1 for attempt in books.attempts if attempt.ended and not attempt.clean)
+    interval_s = float(np.median(apart)) / 1e9 if apart else None
+    return save_interval(saves, failures, books.paid_ns, len(books.devices), interval_s)
 
 
 def _crosstab(books: Books) -> dict[str, dict[str, int]]:

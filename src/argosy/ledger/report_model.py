@@ -7,8 +7,16 @@ exact nanos, shares are ratios of paid time. Unknown is ``None``, and a ``why`` 
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from argosy.ledger.causes import Cause
+from argosy.ledger.curve_point import Point
+from argosy.ledger.health import Health
+from argosy.ledger.memory import MemoryRow
+from argosy.ledger.modules import ModuleRow
+from argosy.ledger.pace import PaceOf
+from argosy.ledger.pictures import HeatMap, StepPicture
 from argosy.ledger.timeline import TimeLine
 from argosy.ledger.verdict import Verdict
+from argosy.ledger.worth import Worth
 
 SCHEMA = "argosy.report/1"
 LAYERS = ("decision", "stability", "comm", "compute", "unattributed", "useful")
@@ -24,6 +32,8 @@ class Line:
     money: str | None
     imputed_ns: int = 0
     """How much of `ns` was closed from outside instead of measured."""
+    estimated_ns: int = 0
+    """How much of `ns` was divided by shares of sampled steps or by comparing ranks."""
 
 
 @dataclass(frozen=True)
@@ -95,21 +105,6 @@ class Utilisation:
 
 
 @dataclass(frozen=True)
-class Point:
-    """One point of a curve over cost; `paid_ns` are device-ns of the whole run until then."""
-
-    step: int
-    tokens: int
-    paid_ns: int
-    money: str | None
-    loss: float | None
-    """Nats per token."""
-    bits_per_byte: float | None = None
-    full: bool = True
-    """Whether all held-out data were used."""
-
-
-@dataclass(frozen=True)
 class References:
     """Compressors on the same held-out files, in bits per byte."""
 
@@ -162,6 +157,17 @@ class Report:
     references: References
     samples: list[Sample]
     timeline: TimeLine
+    causes: list[Cause]
+    """Who made others wait, doing what; they sum to `comm.wait_slow_rank`."""
+    modules: list[ModuleRow]
+    """From profiled steps, the slowest first."""
+    memory: list[MemoryRow]
+    pace: list[PaceOf]
+    """Of each attempt that took a step."""
+    heat_map: HeatMap | None
+    step_picture: StepPicture | None
+    health: Health
+    worth: Worth
     refusals: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     """What a reader should know of the journal: damaged lines, dropped records."""

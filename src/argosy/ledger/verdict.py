@@ -5,11 +5,12 @@ it is "undetermined", with the reason. What it says can be saved is an upper bou
 may expose the next, so savings of several leaks do not add up, even though their seconds do.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from argosy.ledger.accounts import BY_NAME
+from argosy.ledger.causes import Cause
 from argosy.ledger.remedies import remedy
 
 MENTION, WARN, ALARM = 0.02, 0.10, 0.20
@@ -31,11 +32,16 @@ class Verdict:
     saves_at_most_ns: int | None = None
 
 
-def judge(accounts: Mapping[str, int], paid_ns: int, imputed: Mapping[str, int] | None = None) -> Verdict:
+def judge(
+    accounts: Mapping[str, int],
+    paid_ns: int,
+    imputed: Mapping[str, int] | None = None,
+    causes: Sequence[Cause] = (),
+) -> Verdict:
     """The verdict on `accounts` (name → ns, sum `paid_ns`).
 
     `imputed` says how many of an account's ns were not measured but closed from outside (the tail of a
-    killed attempt, for example).
+    killed attempt, for example). `causes` are those of waits for a slow rank, the largest first.
     """
     imputed = imputed or {}
     if not paid_ns:
@@ -61,6 +67,12 @@ def judge(accounts: Mapping[str, int], paid_ns: int, imputed: Mapping[str, int] 
     guessed_ns = imputed.get(name, 0)
     if guessed_ns:
         evidence.append(f"{_seconds(guessed_ns)} of them imputed: no process lived to measure them")
+    if name == "comm.wait_slow_rank":
+        evidence += [
+            f"{cause.ns / biggest_ns:.0%} of it for rank {cause.rank} on {cause.host}, which was in {cause.doing}"
+            for cause in causes[:2]
+            if cause.rank is not None
+        ]
     if unknown_ns:
         evidence.append(f"{unknown_ns / paid_ns:.1%} of what was paid is in no account")
     if 2 * guessed_ns > biggest_ns:

@@ -31,6 +31,11 @@ class Row:
     """Where its bar begins on a scale from 0 to what was paid."""
 
 
+def marks(line: Line) -> str:
+    """What is not simply measured in it: ``~`` imputed, ``≈`` estimated."""
+    return (" ~" if line.imputed_ns else "") + (" ≈" if line.estimated_ns else "")
+
+
 def waterfall(report: Report) -> Iterator[Row]:
     """All rows in order; accounts without time are left out."""
     share = shares({name: line.ns for name, line in report.accounts.items()})

@@ -14,10 +14,11 @@ from argosy.ledger.cells import (
     seconds,
     si,
 )
-from argosy.ledger.html.markup import Markup, el
+from argosy.ledger.details import Cell, alerts, detail_tables
+from argosy.ledger.html.markup import Markup, el, join
 from argosy.ledger.html.strip import Piece, strip
 from argosy.ledger.report_model import AttemptRow, Report
-from argosy.ledger.waterfall import Row, waterfall
+from argosy.ledger.waterfall import Row, marks, waterfall
 
 SHOWN_ATTEMPTS = 100
 NOTHING = Markup("")
@@ -100,6 +101,8 @@ def waterfall_table(report: Report) -> Markup:
     below = []
     if any(found.imputed_ns for found in report.accounts.values()):
         below.append("~ and hatching: closed from outside, not measured.")
+    if any(found.estimated_ns for found in report.accounts.values()):
+        below.append("≈: divided by the shares of sampled steps, or by comparing ranks.")
     if report.at_risk_ns:
         below.append(f"{seconds(report.at_risk_ns)} useful device-seconds are at risk until the next checkpoint.")
     if report.overlapped_ns:
@@ -125,7 +128,7 @@ def _waterfall_row(row: Row, paid_ns: int) -> Markup:
     cells = (exact(row.line.ns, seconds(row.line.ns)), row.share, exact(row.line.money, row.money))
     return el(
         "tr",
-        el("th", f"{row.title}{' ~' if row.line.imputed_ns else ''}", scope="row"),
+        el("th", f"{row.title}{marks(row.line)}", scope="row"),
         [el("td", cell) for cell in cells],
         el("td", strip(pieces), class_="wide"),
         class_="whole" if whole else "part",
@@ -211,6 +214,35 @@ def crosstab(report: Report) -> Markup:
         table(["", *titles, "sum"], [line(phys, cells(row)) for phys, row in ordered], line("sum", cells(sums))),
         id="crosstab",
     )
+
+
+def details(report: Report) -> Markup:
+    """Causes, modules, steadiness, memory, worth: one section each."""
+    return join(
+        el(
+            "section",
+            el("h2", found.title),
+            el("p", found.note, class_="note"),
+            table(found.heads, [_detail(row, words=not any(found.heads)) for row in found.rows]),
+            id=found.id,
+        )
+        for found in detail_tables(report)
+    )
+
+
+def _detail(row: Sequence[Cell], *, words: bool) -> Markup:
+    cells = [exact(cell.value, cell.shown) if cell.value is not None else cell.shown for cell in row[1:]]
+    return el(
+        "tr", el("th", row[0].shown, scope="row"), [el("td", c, class_="words" if words else None) for c in cells]
+    )
+
+
+def warnings(report: Report) -> Markup:
+    """What to look at besides the verdict."""
+    found = alerts(report)
+    if not found:
+        return NOTHING
+    return el("section", el("h2", "Alerts"), el("ul", [el("li", text) for text in found[:50]]), id="alerts")
 
 
 def samples(report: Report) -> Markup:

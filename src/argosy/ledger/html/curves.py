@@ -4,10 +4,11 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 from argosy.ledger.cells import amount, decimal, seconds, si
+from argosy.ledger.curve_point import Point
 from argosy.ledger.html.blocks import NOTHING, exact, line, table
 from argosy.ledger.html.chart import Level, Series, line_chart
 from argosy.ledger.html.markup import Markup, el
-from argosy.ledger.report_model import Point, Report
+from argosy.ledger.report_model import Report
 
 SHOWN_EVALS = 40
 

@@ -5,17 +5,29 @@ embedded whole in a ``<script type="application/json" id="report">``. Where a fi
 the ``value`` of its ``<data>`` element.
 """
 
-import os
 from importlib.resources import files
 from pathlib import Path
 
 import orjson
 
-from argosy.errors import InputError
-from argosy.ledger.html.blocks import attempts, crosstab, head, notes, samples, speed, tiles, verdict, waterfall_table
+from argosy.ledger.files import write_text
+from argosy.ledger.html.blocks import (
+    attempts,
+    crosstab,
+    details,
+    head,
+    notes,
+    samples,
+    speed,
+    tiles,
+    verdict,
+    warnings,
+    waterfall_table,
+)
 from argosy.ledger.html.curves import learning
 from argosy.ledger.html.markup import Markup, el
 from argosy.ledger.html.over_time import over_time
+from argosy.ledger.html.pictures import heat, icicle, step
 from argosy.ledger.report_model import Report
 
 SHOWN_SAMPLES = 20
@@ -30,7 +42,10 @@ _HATCH = Markup(
 
 def page(report: Report) -> str:
     """The whole page."""
-    blocks = (verdict, tiles, waterfall_table, learning, over_time, attempts, speed, crosstab, samples, notes)
+    blocks = (
+        *(verdict, tiles, warnings, waterfall_table, icicle, learning, over_time, attempts, speed),
+        *(details, heat, step, crosstab, samples, notes),
+    )
     title = f"{report.run.name}: where {report.run.id} spent its paid time"
     return "<!doctype html>\n" + el(
         "html",
@@ -50,15 +65,7 @@ def page(report: Report) -> str:
 
 def write_page(report: Report, file: Path) -> None:
     """Write the page to `file`, whole or not at all. Raises InputError when it cannot be written."""
-    temporary = file.with_name(f".{file.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_text(page(report), encoding="utf-8")
-        temporary.replace(file)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise InputError(
-            f"cannot be written: {error.strerror}", where=str(file), do="give `--html FILE` a place that you may write"
-        ) from None
+    write_text(file, page(report))
 
 
 def _embedded(report: Report) -> Markup:
