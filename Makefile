@@ -2,6 +2,7 @@
 #
 #   make demo     train the quickstart recipe, sample from the model, print the ledger
 #   make test     run the test suite
+#   make chaos    the whole sweep of faults: hours; it goes on where it stopped, SHARD=0/4 does a quarter
 #   make lint     ruff, mypy and the import rules of docs/architecture.md
 #   make format   let ruff rewrite what it can
 #   make install  only the set-up
@@ -16,12 +17,14 @@ PYTHON ?= python3
 TORCH_INDEX ?=
 JOBS ?= 2
 TESTS ?= tests
+SHARD ?= 0/1
+RESULTS ?= chaos-results.jsonl
 
 BIN := .venv/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 INSTALLED := .venv/installed
 
-.PHONY: demo test lint format install clean
+.PHONY: demo test chaos lint format install clean
 
 demo: $(INSTALLED)
 	$(BIN)/argosy train recipes/quickstart.toml --nproc 2 --run-dir runs/quickstart
@@ -30,6 +33,9 @@ demo: $(INSTALLED)
 
 test: $(INSTALLED)
 	$(BIN)/python -m pytest -n $(JOBS) -m 'not slow' $(TESTS)
+
+chaos: $(INSTALLED)
+	$(BIN)/python tests/chaos/sweep.py --shard $(SHARD) --results $(RESULTS)
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -38,6 +38,12 @@ elif mode == "obey":
         time.sleep(0.005)
     time.sleep(0.5)  # saving takes a while
     stop(f"asked to stop: {(run / 'control' / 'stop').read_text().strip()}", 75)
+elif mode == "refuse":
+    sys.exit(66)
+elif mode == "ignore":
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    (run / f"ready-{rank}").write_text(str(os.getpid()))
+    time.sleep(600)
 elif rank == rest[0]:
     print(f"rank {rank} saw something bad", flush=True)
     if mode == "kill":

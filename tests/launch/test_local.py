@@ -19,6 +19,7 @@ from argosy.launch.local import Outcome, log_file, next_free, train
 from argosy.launch.paid_before import paid_before_ns
 from argosy.launch.stop import stop
 from argosy.registry.run_folder import Locked, RunFolder
+from argosy.resilience.incident import read_incidents
 
 STAND_IN = Path(__file__).with_name("stand_in.py")
 
@@ -117,13 +118,14 @@ def test_a_recipe_that_learns_something_else_is_refused_by_field(recipe_file, tm
         launch(recipe_file, tmp_path / "run", "done", sets=("optimizer.learning_rate=0.5",))
 
 
-def start_agent(recipe: Path, folder: Path) -> subprocess.Popen:
-    """A launcher in a process of its own, with two workers that obey control/stop, and both running."""
+def start_agent(recipe: Path, folder: Path, mode: str = "obey", *sets: str) -> subprocess.Popen:
+    """A launcher in a process of its own, with two workers that obey control/stop (or not), and both running."""
     code = (
         "import sys; from pathlib import Path; sys.path.insert(0, sys.argv[1]); from test_local import launch\n"
-        "outcome = launch(Path(sys.argv[2]), Path(sys.argv[3]), 'obey'); print(*outcome.said); sys.exit(outcome.exit)"
+        "recipe, folder, mode, *sets = sys.argv[2:]\n"
+        "outcome = launch(Path(recipe), Path(folder), mode, sets=sets); print(*outcome.said); sys.exit(outcome.exit)"
     )
-    command = [sys.executable, "-c", code, str(STAND_IN.parent), str(recipe), str(folder)]
+    command = [sys.executable, "-c", code, str(STAND_IN.parent), str(recipe), str(folder), mode, *sets]
     agent = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     until(lambda: agent.poll() is not None or all((folder / f"ready-{rank}").exists() for rank in (0, 1)))
     assert agent.poll() is None, agent.communicate()[0]
@@ -149,6 +151,56 @@ def test_signals_ask_for_a_clean_stop_and_a_second_one_is_harmless(recipe_file, 
     assert end["exit"] == 75
     assert number.name in end["reason"]
     assert launch(recipe_file, tmp_path / "run", "done").attempt == 2, "the wish to stop outlived its attempt"
+
+
+def test_a_save_that_takes_longer_than_the_grace_is_dropped_and_the_run_can_go_on(recipe_file, children, tmp_path):
+    agent = start_agent(recipe_file, tmp_path / "run", "ignore", "resilience.grace_s=1")
+    workers = psutil.Process(agent.pid).children()
+    agent.send_signal(signal.SIGTERM)
+    said = agent.communicate(timeout=60)[0]
+    assert agent.returncode == Exit.START_AGAIN, said
+    assert "within the 1 s of grace" in attempt_end(tmp_path / "run")["reason"]
+    assert not any(worker.is_running() for worker in workers)
+    assert launch(recipe_file, tmp_path / "run", "done").exit == Exit.DONE
+
+
+def test_an_interrupt_from_the_terminal_has_no_deadline(recipe_file, tmp_path):
+    agent = start_agent(recipe_file, tmp_path / "run", "ignore", "resilience.grace_s=1")
+    agent.send_signal(signal.SIGINT)
+    with pytest.raises(subprocess.TimeoutExpired):
+        agent.wait(3)
+    agent.send_signal(signal.SIGTERM)  # now somebody means it
+    assert agent.wait(60) == Exit.START_AGAIN
+
+
+def test_a_fault_is_mended_as_often_as_allowed_and_each_is_an_incident(recipe_file, tmp_path):
+    outcome = launch(recipe_file, tmp_path / "run", "fail", "1", sets=("resilience.restarts_limit=2",))
+    run = RunFolder(tmp_path / "run")
+    assert (outcome.exit, outcome.attempt) == (Exit.NEEDS_PERSON, 3)
+    found = read_incidents(run.incidents)
+    assert [(one.attempt, one.rank, one.kind, one.rung) for one in found] == [
+        (1, 1, "exception", "RestartWorkers"),
+        (2, 1, "exception", "RestartWorkers"),
+        (3, 1, "exception", "Stop"),
+    ]
+    paid = read_rows(run.paid_file)
+    opened = [row["t"] for row in paid if row["ph"] == "open" and row["dev"] == "cpu:0"]
+    closed = [row["t"] for row in paid if row["ph"] == "close" and row["dev"] == "cpu:0"]
+    assert opened[1:] == closed[:-1], "time between the attempts of one launcher is paid for"
+
+
+def test_a_word_of_a_rank_that_another_start_is_useless_stands(recipe_file, tmp_path):
+    outcome = launch(recipe_file, tmp_path / "run", "refuse")
+    assert (outcome.exit, outcome.attempt) == (Exit.INPUT, 1)
+
+
+def test_cold_or_warm(recipe_file, tmp_path):
+    from argosy.launch.local import _starter
+    from argosy.launch.starting import ENTRY, ColdStart
+    from argosy.recipe.load import load_recipe
+
+    run = RunFolder.create(tmp_path / "run", load_recipe(recipe_file, ("resilience.warm=false",)))
+    assert isinstance(_starter(run, run.recipe(), None, ENTRY), ColdStart)
 
 
 def test_stop_waits_for_the_end_and_a_second_launcher_is_turned_away(recipe_file, tmp_path):

@@ -75,6 +75,7 @@ class Supervisor:
         ranks = range(attempt.slots.count)
         self._reader = SignReader({rank: run.heartbeat_file(number, rank) for rank in ranks})
         self._lead = LogFollower(log_file(run, number, 0))
+        self._asked = False
         self._stop_by_s = float("inf")
         self._noted: WaitingFor | None = None
 
@@ -134,11 +135,14 @@ class Supervisor:
     def _heed_signals(self) -> None:
         self._signals.drain()
         asked = self._signals.asked
-        if asked is None or self._stop_by_s < float("inf"):
+        if asked is None:
             return
-        self._stop_by_s = time.monotonic() + self._grace_s if self._signals.must_end else 1e18
-        request_stop(self._attempt.run, f"{asked.name} to the launcher")
-        self._live.say("stopping at the next step, saving first; a second signal changes nothing")
+        if self._signals.must_end and self._stop_by_s == float("inf"):
+            self._stop_by_s = time.monotonic() + self._grace_s
+        if not self._asked:
+            self._asked = True
+            request_stop(self._attempt.run, f"{asked.name} to the launcher")
+            self._live.say("stopping at the next step, saving first; a second signal changes nothing")
 
     # -- concluding ----------------------------------------------------------------------------------
 

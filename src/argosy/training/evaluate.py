@@ -1,6 +1,7 @@
 """Evaluation on held-out text: nats per token and bits per byte."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -33,8 +34,11 @@ def evaluate(
     data_ranks: int,
     group: dist.ProcessGroup | None,
     device: torch.device,
-) -> Evaluation:
+    must_end: Callable[[], bool] = lambda: False,
+) -> Evaluation | None:
     """Evaluate on all ranks together; the same result on each.
+
+    None when any rank's `must_end` says so on the way: a preemption does not wait for an evaluation.
 
     Raises UsageError when no token of the windows carries loss, which fine-tuning data makes possible.
     """
@@ -44,6 +48,8 @@ def evaluate(
         if program.reports:
             tokens += batch.loss_tokens
             text_bytes += batch.text_bytes or 0
+        if sum_over_ranks([float(must_end())], group)[0]:
+            return None
     nats, all_tokens, all_bytes = sum_over_ranks([nats, tokens, text_bytes], group)
     if not all_bytes:
         raise UsageError("the held-out windows show no answer", where="eval.tokens", do="evaluate on more tokens")

@@ -81,13 +81,21 @@ class Trainer:
         self.recorder.event("decision", what="stop", reason=end.reason, exit=int(end.exit_code))
         self.saving.finish(self.state)
         if end.exit_code == Exit.DONE:
-            self._record(self._evaluate(self.final_windows))
+            found = self._evaluate(self.final_windows)
+            if found is None:
+                # All is trained and saved; the next start makes the last evaluation.
+                end = Stop(Exit.START_AGAIN, "asked to end in the last evaluation")
+                self.recorder.event("decision", what="stop", reason=end.reason, exit=int(end.exit_code))
+                return end
+            self._record(found)
             self._write_sample()
         return end
 
     # -- steps ---------------------------------------------------------------------------------------
 
     def _train(self) -> Stop:
+        if self.state.evaluation_due and (stop := self._look_at_objective()):
+            return stop
         while self.state.step < self.recipe.total_steps:
             step = self.state.step
             begin_s = time.monotonic()
@@ -208,6 +216,9 @@ class Trainer:
 
     def _look_at_objective(self) -> Stop | None:
         found = self._evaluate(self.windows)
+        self.state.evaluation_due = found is None
+        if found is None:
+            return None  # the next step's wish ends the attempt
         self._record(found)
         self.state.eval_losses.append(found.loss)
         action = ObjectivePolicy.from_recipe(self.recipe.objective).decide(
@@ -215,7 +226,7 @@ class Trainer:
         )
         return action if isinstance(action, Stop) else None
 
-    def _evaluate(self, windows: EvaluationWindows) -> Evaluation:
+    def _evaluate(self, windows: EvaluationWindows) -> Evaluation | None:
         begin_s = time.monotonic()
         with self.phases.window("eval", self.state.step):
             found = evaluate(
@@ -226,7 +237,10 @@ class Trainer:
                 data_ranks=self.ranks.data_ranks,
                 group=self.ranks.group,
                 device=self.ranks.device,
+                must_end=self.steering.must_end,
             )
+        if found is None:
+            return None
         self.pace.eval_s_per_window = (time.monotonic() - begin_s) / len(windows)
         return found
 

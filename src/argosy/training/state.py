@@ -22,6 +22,8 @@ class LoopState:
     eval_losses: list[float] = field(default_factory=list)
     """Every evaluation loss so far, in order: the stop rules look at all of it."""
 
+    evaluation_due: bool = False
+    """The evaluation after `step` was broken off; it comes before the next step."""
     stepped_over: list[int] = field(default_factory=list)
     """Incidents whose batches are left out."""
 

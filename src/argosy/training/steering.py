@@ -180,6 +180,10 @@ class Steering:
             snapshot=snapshot_step is not None and isinstance(self._snapshots.decide(view, StepDone()), Save),
         )
 
+    def must_end(self) -> bool:
+        """Whether this rank has been asked to end soon; cheap enough to be asked between batches of an evaluation."""
+        return self._signal() is not None or (self._leads and (self._asked() or self._deadline()) is not None)
+
     def _limit(self, view: View, closing_s: float) -> Stop | None:
         # The last save is waited for to its end, also where one in the background would cost less.
         closing_s += self._pace.save_s - self._pace.save_cost_s
