@@ -1,10 +1,12 @@
 """Which part of a tensor this rank holds, whatever split it: as rectangles of the whole tensor."""
 
+import math
 from itertools import product
 
 import torch
 from torch import Tensor
-from torch.distributed.tensor import DTensor
+from torch.distributed.tensor import DTensor, Shard
+from torch.distributed.tensor.placement_types import _StridedShard
 
 from argosy.checkpoint.shards import Chunk
 from argosy.models.split import owned
@@ -40,7 +42,32 @@ def _indices(tensor: DTensor) -> list[Tensor]:
         return [torch.arange(0) for _ in tensor.shape]
     if any(placement.is_partial() for placement in tensor.placements):
         raise ValueError(f"a sum that is not made yet cannot be saved: {tensor.placements}")
-    return owned(tensor)
+    indices = _stripes(tensor) if _has_stripes(tensor) else owned(tensor)
+    if tuple(map(len, indices)) != tuple(tensor.to_local().shape):
+        raise ValueError(f"which part of the tensor is this? {tensor.placements}, {list(tensor.to_local().shape)} here")
+    return indices
+
+
+def _has_stripes(tensor: DTensor) -> bool:
+    """Whether a `_StridedShard` is a shard of flattened dims, and not FSDP2's cut of what later axes had cut before."""
+    sizes = tensor.device_mesh.shape
+    for axis, placement in enumerate(tensor.placements):
+        if isinstance(placement, _StridedShard):
+            later = zip(tensor.placements[axis + 1 :], sizes[axis + 1 :], strict=True)
+            if placement.split_factor != math.prod(size for other, size in later if other.is_shard(placement.dim)):
+                return True
+    return False
+
+
+def _stripes(tensor: DTensor) -> list[Tensor]:
+    """:func:`~argosy.models.split.owned` by DTensor's own splitting, done to the indices instead of the values."""
+    dims = [torch.arange(size) for size in tensor.shape]
+    for axis, placement in enumerate(tensor.placements):
+        if isinstance(placement, Shard | _StridedShard):
+            along = dims[placement.dim].view([-1 if dim == placement.dim else 1 for dim in range(tensor.ndim)])
+            parts, _ = placement._split_tensor(along, tensor.device_mesh.size(axis), with_padding=False)
+            dims[placement.dim] = parts[tensor.device_mesh.get_local_rank(axis)].reshape(-1)
+    return dims
 
 
 def _runs(indices: Tensor) -> list[tuple[int, int, int]]:
