@@ -35,7 +35,7 @@ SPEED = {"O5", "O10"}
 
 @pytest.fixture(scope="session")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Stage:
-    return Stage(tmp_path_factory.mktemp("faults"), RECIPE, 3, 20, SETS)
+    return Stage(tmp_path_factory.mktemp("faults"), RECIPE, 3, 60, SETS)
 
 
 @pytest.mark.chaos

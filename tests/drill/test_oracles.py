@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.dist, pytest.mark.chaos]
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Stage:
-    return Stage(tmp_path_factory.mktemp("drill"), RECIPE, 2, 20, SETS)
+    return Stage(tmp_path_factory.mktemp("drill"), RECIPE, 2, 60, SETS)
 
 
 @pytest.fixture(scope="module")

@@ -194,6 +194,21 @@ def test_a_word_of_a_rank_that_another_start_is_useless_stands(recipe_file, tmp_
     assert (outcome.exit, outcome.attempt) == (Exit.INPUT, 1)
 
 
+def test_a_limit_that_is_shorter_than_the_measured_phase_is_refused(recipe_file, tmp_path):
+    launch(recipe_file, tmp_path / "run", "done")
+    span = {"k": "span", "q": 1, "id": 1, "p": "eval", "t0": 0, "t1": 90_000_000_000}
+    with (tmp_path / "run" / "events" / "attempt-1" / "rank-0.jsonl").open("a") as journal:
+        journal.write(json.dumps(span, separators=(",", ":")) + '\n{"k":"span","p"')
+    with pytest.raises(UsageError, match=r"resilience\.phase_limit_s: 60 s is shorter than eval .* took 90\.0 s"):
+        launch(recipe_file, tmp_path / "run", "done", sets=("resilience.phase_limit_s=60",))
+    assert launch(recipe_file, tmp_path / "run", "done", sets=("resilience.phase_limit_s=200",)).attempt == 2
+
+
+def test_contradictory_limits_are_refused(recipe_file, tmp_path):
+    with pytest.raises(UsageError, match="phase_limit_s is below step_limit_s"):
+        launch(recipe_file, tmp_path / "run", "done", sets=("resilience.phase_limit_s=2",))
+
+
 def test_cold_or_warm(recipe_file, tmp_path):
     from argosy.launch.local import _starter
     from argosy.launch.starting import ENTRY, ColdStart

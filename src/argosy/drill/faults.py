@@ -59,6 +59,7 @@ NAMES = {
     "F05": "native crash",
     "F06": "memory kill",
     "F07": "rank leaves early with exit code 0",
+    "F08": "ranks fall out of step",
     "F09": "slow phase that was declared, and one that was not",
     "F10": "launcher killed",
     "F16": "slow rank",
@@ -70,7 +71,6 @@ NAMES = {
     "F30": "second fault during recovery, and a fault that repeats",
 }
 NOT_COVERED = {
-    "F08": "ranks out of step: no guard compares collectives before they run",
     "F11": "coordinator: several machines only",
     "F12": "flaky store: several machines only",
     "F13": "partition: several machines only",
@@ -110,6 +110,14 @@ VARIANTS: tuple[Variant, ...] = (
     Variant("F06", "limit of a control group", "out_of_memory", outside="memory_limit", act="eat_memory", budget_s=20),
     Variant("F07", "sys.exit(0)", "left_early", act="leave", budget_s=2, unnamed=("exception",)),
     Variant("F07", "_exit(0)", "left_early", act="exit", budget_s=2),
+    Variant(
+        "F08",
+        "one collective too many",
+        "desync",
+        act="extra_collective",
+        budget_s=2,
+        sets=("resilience.check_collectives=true",),
+    ),
     Variant("F09", "declared", None, act="slow_disk", phase="ckpt_block", seconds=8.0),
     Variant("F09", "not declared", "stuck", act="sleep", phase="update", seconds=20.0, budget_s=10),
     Variant("F10", "in steady state", None, outside="kill_agent", exits=(Exit.INTERRUPTED, Exit.DONE)),

@@ -66,7 +66,16 @@ def _filled(recipe: Recipe, origin: str | None, model: dict[str, Any], tokenizer
     tables["model"] = model | {key: value for key, value in tables["model"].items() if key in said or not model}
     if tokenizer and "tokenizer" not in recipe.model_fields_set:
         tables["tokenizer"] = tokenizer
-    return parse_recipe(tomli_w.dumps(tables), where=f"recipe with the model of {origin}")
+    try:
+        return parse_recipe(tomli_w.dumps(tables), where=f"recipe with the model of {origin}")
+    except UsageError as error:
+        if not error.what.startswith("model"):
+            raise
+        raise UsageError(
+            f"the recipe's [model] does not go together with that of {origin}: {error.what}",
+            where="model",
+            do="leave the [model] table out to take that of init.from",
+        ) from None
 
 
 def _dump(recipe: Recipe) -> dict[str, Any]:

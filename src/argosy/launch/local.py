@@ -11,6 +11,7 @@ from argosy.launch.attempt import Attempt, open_attempt
 from argosy.launch.completion import completed
 from argosy.launch.devices import Slots, resolve_slots
 from argosy.launch.janitor import sweep
+from argosy.launch.limits import check_limits
 from argosy.launch.live import LiveLine
 from argosy.launch.opening import opened
 from argosy.launch.paid_before import paid_before_ns
@@ -87,6 +88,7 @@ def train(
     with opened(folder, recipe) as (run, finished):
         if finished is not None:
             return _finished(run, finished)
+        check_limits(run, recipe)
         sweep(run)
         with StopSignals() as signals:
             starter = _starter(run, recipe, worker_command, entry)

@@ -103,6 +103,8 @@ class Restarts:
         storage = [step for step in saved_steps(self._run.checkpoints) if good_until is None or step <= good_until]
         if storage:
             steps["storage"] = storage[0]
+        elif good_until is not None and not saved_steps(self._run.checkpoints):
+            steps["storage"] = 0  # nothing has been saved, so little is lost with the beginning
         if good_until is not None:
             return steps
         try:
