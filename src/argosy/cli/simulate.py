@@ -26,9 +26,9 @@ def _simulate(
     refill: Annotated[
         str | None, typer.Option("--refill", help="A broken node is replaced after this [when it is repaired].")
     ] = None,
-    groups: Annotated[int, typer.Option("--groups", help="Replica groups; 1: the job restarts whole.")] = 1,
+    groups: Annotated[int, typer.Option("--groups", min=1, help="Replica groups; 1: the job restarts whole.")] = 1,
     elastic: Annotated[
-        int | None, typer.Option("--elastic", help="Sequences of a batch: the job may shrink and grow.")
+        int | None, typer.Option("--elastic", min=1, help="Sequences of a batch: the job may shrink and grow.")
     ] = None,
     slow: Annotated[float, typer.Option("--slow", help="Nodes that become slow, per 1,000 node-days.")] = 0.0,
     domain: Annotated[float, typer.Option("--domain", help="Racks or switches lost, per 1,000 node-days.")] = 0.0,

@@ -65,6 +65,8 @@ def _save(answer: Answer, index: int) -> str:
     if policy.every_steps is not None:
         return f"{policy.tier} every {policy.every_steps} steps"
     interval_s = policy.interval_s(answer.scenario.first_view)
+    if interval_s < answer.scenario.job.step_time_s:
+        return f"{policy.tier} after each step"
     return f"{policy.tier} {'never before the end' if math.isinf(interval_s) else f'every {time_of(interval_s)}'}"
 
 

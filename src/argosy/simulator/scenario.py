@@ -1,9 +1,10 @@
 """A question to the simulator: which job, under which failures, with which policies, for how long."""
 
 import json
+import math
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin, get_type_hints
 
 from argosy.errors import InputError, UsageError
 from argosy.policy.codec import from_json
@@ -132,11 +133,22 @@ def _with(policy: Any, key: str, value: Any, name: str) -> Any:
     if isinstance(value, str):
         try:
             value = json.loads(value)
-        except ValueError:
-            value = tuple(value.split("+")) if "+" in value or isinstance(getattr(policy, key), tuple) else value
-    if isinstance(value, float) and value.is_integer() and not isinstance(getattr(policy, key), float):
-        value = int(value)
-    return replace(policy, **{key: tuple(value) if isinstance(value, list) else value})
+        except ValueError:  # words, such as rungs
+            value = value.split("+")
+    if isinstance(value, list):
+        value = tuple(value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)  # a whole float is an integer too, and reads better
+    hint = get_type_hints(type(policy))[key]
+    wanted = {int, float} & {hint, *get_args(hint)}
+    numeric = isinstance(value, int | float) and not isinstance(value, bool)
+    if (wanted and not (numeric and 0 <= value < math.inf) and value is not None) or (
+        get_origin(hint) is tuple and not isinstance(value, tuple)
+    ):
+        raise UsageError(f"{value!r} is no {key}", where=name, do="write a number of 0 or more, or words joined by +")
+    if float not in wanted and isinstance(value, float):
+        raise UsageError(f"{key} counts something: {value:g} is no whole number", where=name)
+    return replace(policy, **{key: value})
 
 
 def _saves(job: Job, **factors: float) -> Job:
