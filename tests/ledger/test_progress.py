@@ -50,6 +50,7 @@ def test_every_figure_of_a_stepping_run(stepping):
     assert (state.paid_ns, state.money, state.currency) == (10 * S, "0.01", "USD")
     assert state.useful_share == pytest.approx((0.9 + 0.5) / 5)
     assert state.at_risk_share == pytest.approx((0.9 + 0.5) / 5)
+    assert state.at_risk_money == "0.0028"  # 28 % of the 0.01 that was paid
     assert (state.leak, state.leak_share) == ("stability.import", pytest.approx(2 / 5))
     assert state.eta_s == pytest.approx(8)
     assert state.mfu is None
@@ -174,6 +175,11 @@ WHOLE = (
 
 def test_the_whole_line():
     assert format_line(STATE, len(WHOLE)) == WHOLE
+
+
+def test_what_is_at_risk_has_a_price():
+    line = format_line(replace(STATE, at_risk_money="0.0004"), 200)
+    assert "useful 87% (3%, 0.000400 USD at risk)" in line
 
 
 def test_a_narrow_line_drops_what_matters_least():

@@ -13,6 +13,7 @@ from rich.console import Console
 from argosy.errors import InputError
 from argosy.journal.reader import read_rows, read_run
 from argosy.ledger.books import keep_books
+from argosy.ledger.cells import amount
 from argosy.ledger.cost import CostCurve
 from argosy.ledger.money import PriceList
 from argosy.ledger.render import render
@@ -252,7 +253,8 @@ def test_work_at_risk_is_useful_and_said_to_be_at_risk(tmp_path):
         report = build_report(run.path)
     assert (report.run.state, report.at_risk_ns, report.layers["useful"].ns) == ("running", 4 * S, 8 * S)
     assert (report.steps, report.work.kept_steps, report.work.at_risk_steps) == (2, 1, 1)
-    assert "4.0 useful device-seconds are at risk" in text_of(report)
+    money = report.accounts["useful.provisional"].money
+    assert f"4.0 useful device-seconds ({amount(money)} USD) are at risk" in text_of(report)
     dead = build_report(run.path)
     assert (dead.run.state, dead.at_risk_ns, dead.steps) == ("died: nobody wrote its end", 0, 1)
     assert dead.accounts["stability.lost_work"].ns == 4 * S

@@ -153,7 +153,7 @@ def test_other_ranks_report_only_their_signals(clock: Clock, tmp_path: Path) -> 
 
 def test_any_ranks_wish_counts_and_counts_are_exact() -> None:
     many = 2**52 + 1
-    other = [1.0, 2.0, 3.0, 1.0, 0.0]
+    other = [1.0, 2.0, 3.0, 1.0, 0.0, 0.0, 1.0, 0.0]
     agreed = agree(Wish(save=True), (many, 0, 5), lambda mine: [a + b for a, b in zip(mine, other, strict=True)])
     assert (agreed.loss_tokens, agreed.context_tokens, agreed.pad_tokens) == (many + 1, 2, 8)
     assert agreed.stop

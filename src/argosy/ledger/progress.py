@@ -48,6 +48,8 @@ class ProgressState:
     """Account of the biggest leak."""
     leak_share: float | None
     eta_s: float | None
+    at_risk_money: str | None = None
+    """What that part has cost: it would be paid again."""
 
 
 class Progress:
@@ -128,6 +130,7 @@ class Progress:
         speed = self._tokens_per_s()
         use = utilisation(speed, self._flops_per_token, start["world"] if start else None, self._peak)
         left = max(0, self._total_steps - self._step)
+        at_risk_share = for_all * _useful(at_risk) / paid_ns if shares else None
         return ProgressState(
             step=self._step,
             total_steps=self._total_steps,
@@ -136,7 +139,8 @@ class Progress:
             tokens_per_s=speed,
             mfu=use.mfu,
             useful_share=_useful(shares) if shares else None,
-            at_risk_share=for_all * _useful(at_risk) / paid_ns if shares else None,
+            at_risk_share=at_risk_share,
+            at_risk_money=money_text(round(nanos * at_risk_share)) if nanos and at_risk_share else None,
             paid_ns=paid_ns,
             money=money_text(nanos),
             currency=self._prices.currency,
@@ -186,7 +190,8 @@ def format_line(state: ProgressState, width: int) -> str:
     if state.mfu is not None:
         pieces.append((6, f"MFU {state.mfu:.0%}"))
     if state.useful_share is not None:
-        at_risk = f" ({state.at_risk_share:.0%} at risk)" if state.at_risk_share else ""
+        price = "" if state.at_risk_money is None else f", {amount(state.at_risk_money)} {state.currency}"
+        at_risk = f" ({state.at_risk_share:.0%}{price} at risk)" if state.at_risk_share else ""
         pieces.append((5, f"useful {state.useful_share:.0%}{at_risk}"))
     if state.money is not None and state.currency is not None:
         pieces.append((7, f"{amount(state.money)} {state.currency}"))

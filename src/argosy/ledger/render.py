@@ -132,7 +132,7 @@ def _waterfall(report: Report, console: Console) -> RenderableType:
     if any(line.estimated_ns for line in report.accounts.values()):
         notes.append("≈ partly estimated: divided by the shares of sampled steps, or by comparing ranks")
     if report.at_risk_ns:
-        notes.append(f"{seconds(report.at_risk_ns)} useful device-seconds are at risk until the next checkpoint")
+        notes.append(report.value_at_risk)
     if report.overlapped_ns:
         notes.append(f"memo: {seconds(report.overlapped_ns)} device-seconds were hidden under other spans")
     return Group(table, Text("\n".join(notes), style="dim"))

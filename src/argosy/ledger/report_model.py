@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from argosy.ledger.causes import Cause
+from argosy.ledger.cells import amount, seconds
 from argosy.ledger.curve_point import Point
 from argosy.ledger.health import Health
 from argosy.ledger.memory import MemoryRow
@@ -171,6 +172,13 @@ class Report:
     refusals: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     """What a reader should know of the journal: damaged lines, dropped records."""
+
+    @property
+    def value_at_risk(self) -> str:
+        """Useful work that no durable checkpoint holds, and what it has cost, in a sentence without its dot."""
+        money = self.accounts["useful.provisional"].money if "useful.provisional" in self.accounts else None
+        cost = "" if money is None else f" ({amount(money)} {self.currency})"
+        return f"{seconds(self.at_risk_ns)} useful device-seconds{cost} are at risk until the next checkpoint"
 
     def to_json(self) -> dict[str, Any]:
         """The stable keys of `argosy report --json`."""

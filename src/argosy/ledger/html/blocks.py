@@ -104,7 +104,7 @@ def waterfall_table(report: Report) -> Markup:
     if any(found.estimated_ns for found in report.accounts.values()):
         below.append("≈: divided by the shares of sampled steps, or by comparing ranks.")
     if report.at_risk_ns:
-        below.append(f"{seconds(report.at_risk_ns)} useful device-seconds are at risk until the next checkpoint.")
+        below.append(f"{report.value_at_risk}.")
     if report.overlapped_ns:
         below.append(f"Memo: {seconds(report.overlapped_ns)} device-seconds were hidden under other spans.")
     heads = ("", "device-seconds", "%", report.currency or "money", "")
