@@ -122,6 +122,10 @@ def step(report: Report) -> Markup:
         rows.append(el("tr", el("th", f"rank {rank}", scope="row"), el("td", strip(pieces))))
     keys = [("useful", "forward"), ("useful shade1", "backward"), ("useful shade2", "optimizer")]
     keys += [("comm", "communication"), ("compute", "data, journal, collector")]
+    names = {phase.name for _, phases in found.ranks for phase in phases}
+    keys += [
+        (PHASE_STYLE[name], word) for name, word in (("eval", "evaluation"), ("ckpt_block", "save")) if name in names
+    ]
     note = f"Step {found.step:,} of attempt {found.attempt}, {duration(found.length_ns / 1e9)} from left to right."
     return el(
         "section",
