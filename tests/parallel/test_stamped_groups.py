@@ -15,6 +15,7 @@ from torch.distributed.tensor import Shard, distribute_tensor
 from argosy.checkpoint.load import load
 from argosy.checkpoint.manifest import read_manifest
 from argosy.checkpoint.save import save
+from argosy.journal.collectives import calls
 from argosy.journal.phys import PHYS
 from argosy.journal.reader import read_file
 from argosy.journal.recorder import Recorder
@@ -23,6 +24,7 @@ from argosy.layout.layout import Layout
 from argosy.parallel.groups import StampedGroup, control_group, use_stamped_groups
 from argosy.parallel.mesh import build_mesh
 from argosy.parallel.rendezvous import meet
+from argosy.registry.run_folder import RunFolder
 from argosy.training.observers import Observer
 from programs import manifest_of
 from tiny_runs import SMALL, leave_default_group, make_run, records, train
@@ -56,12 +58,21 @@ class SlowRank(Observer):
             time.sleep(SLEEP_S)
 
 
+def collectives(run: RunFolder, rank: int) -> list[dict[str, Any]]:
+    """The calls of a rank's sampled steps, in order."""
+    file = read_file(run.rank_file(1, rank))
+    assert file is not None
+    keys = {"s": "step", "ax": "axis", "op": "operation", "g": "group", "n": "number", "b": "nbytes"}
+    keys |= {"t0": "issued_ns", "x": "waited_ns", "t1": "done_ns"}
+    return [{key: getattr(call, name) for key, name in keys.items()} for call in calls(file.events)]
+
+
 @pytest.mark.dist
 @pytest.mark.parametrize("form", KNOWN)
 def test_a_step_has_the_collectives_that_its_layout_needs(tmp_path: Path, run_ranks: Any, form: str) -> None:
     run = make_run(tmp_path / "run", *SMALL, "journal.sample_every=2", *SETS[form])
     train(run_ranks, run, 2, [SlowRank()])
-    ours, theirs = (records(run, 1, "coll", rank) for rank in (0, 1))
+    ours, theirs = (collectives(run, rank) for rank in (0, 1))
     assert {coll["s"] for coll in ours} == {0, 2, 4}, "sampled are the steps that seed and interval say, and no other"
     same = ("s", "ax", "op", "g", "n", "b")
     assert [[coll[key] for key in same] for coll in ours] == [[coll[key] for key in same] for coll in theirs]
@@ -89,7 +100,7 @@ def other_users(folder: Path) -> tuple[list[tuple[str, str]], list[str]]:
     dist.init_process_group(stamped, store=store, rank=rank, world_size=2)
     control = control_group()
     mesh = build_mesh(Layout(fsdp=2), "cpu")
-    group = mesh.get_group("fsdp")
+    group = mesh.group("fsdp")
     assert isinstance(group, StampedGroup)
     assert isinstance(control, StampedGroup)
 
@@ -99,9 +110,9 @@ def other_users(folder: Path) -> tuple[list[tuple[str, str]], list[str]]:
     assert work is not None
     work.wait()
     values = torch.arange(6.0).view(3, 2)
-    shards = distribute_tensor(values, mesh["fsdp"], [Shard(0)], src_data_rank=None)
+    shards = distribute_tensor(values, mesh.sub("fsdp"), [Shard(0)], src_data_rank=None)
     assert torch.equal(shards.full_tensor(), values)
-    copy = distribute_tensor(torch.zeros(3, 2), mesh["fsdp"], [Shard(0)], src_data_rank=None)
+    copy = distribute_tensor(torch.zeros(3, 2), mesh.sub("fsdp"), [Shard(0)], src_data_rank=None)
     save(folder, {"model": {"w": shards}}, manifest_of(1, 2), control)
     load(folder / "step-1", read_manifest(folder / "step-1"), {"model": {"w": copy}}, control)
     assert torch.equal(copy.full_tensor(), values)
@@ -114,7 +125,7 @@ def other_users(folder: Path) -> tuple[list[tuple[str, str]], list[str]]:
     recorder.close()
     journal = read_file(folder / f"rank-{rank}.jsonl")
     assert journal is not None
-    return [(coll["ax"], coll["op"]) for coll in journal.of_kind("coll")], [group.group_name, control.group_name]
+    return [(call.axis, call.operation) for call in calls(journal.events)], [group.group_name, control.group_name]
 
 
 @pytest.mark.dist

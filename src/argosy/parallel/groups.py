@@ -22,6 +22,7 @@ from torch.distributed import ProcessGroup, ProcessGroupGloo, Store
 
 from argosy.journal.phys import comm
 from argosy.journal.recorder import Recording
+from argosy.parallel.guard import CollectiveGuard
 
 BACKEND = "argosy-gloo"
 
@@ -84,7 +85,16 @@ class StampedGroup(ProcessGroup):
     Collectives from other threads than the one that made the group run unstamped: they do not block the step.
     """
 
-    def __init__(self, store: Store, rank: int, size: int, backend: Backend, kind: Any, recorder: Recording):
+    def __init__(
+        self,
+        store: Store,
+        rank: int,
+        size: int,
+        backend: Backend,
+        kind: Any,
+        recorder: Recording,
+        guard: CollectiveGuard | None = None,
+    ):
         # Only this constructor makes an instance whose Python methods C++ callers (DTensor) see too.
         super().__init__(rank, size)  # type: ignore[call-arg]  # the stubs lack it
         self._inner = ProcessGroup(store, rank, size)
@@ -92,6 +102,7 @@ class StampedGroup(ProcessGroup):
             group._register_backend(torch.device("cpu"), kind, backend)
             group._set_default_backend(kind)
         self._recorder = recorder
+        self._guard = guard
         self._thread = threading.get_ident()
         self.axis = "control"
 
@@ -102,6 +113,8 @@ class StampedGroup(ProcessGroup):
         call = getattr(self._inner, method)
         if threading.get_ident() != self._thread:
             return call(*args, **kwargs)
+        if self._guard is not None:
+            self._guard.before(self, self.axis, operation, _bytes(args), _dtype(args))
         ends = _ends(operation, self.rank(), args)
         wait = self._recorder.collective(self.axis, operation, self.group_name, _bytes(args), ends)
         with self._recorder.phase(comm(self.axis)):
@@ -131,6 +144,15 @@ def _bytes(args: tuple) -> int:
     return max(sizes)
 
 
+def _dtype(args: tuple) -> torch.dtype | None:
+    """Of the first tensor argument."""
+    for arg in args:
+        for tensor in arg if isinstance(arg, (list, tuple)) else [arg]:
+            if isinstance(tensor, torch.Tensor):
+                return tensor.dtype
+    return None
+
+
 def _ends(operation: str, rank: int, args: tuple) -> tuple[int, int | None] | None:
     """Who sends and who receives, as ranks in the group; (root, None) of a collective with a root."""
     if operation == "send":
@@ -141,11 +163,11 @@ def _ends(operation: str, rank: int, args: tuple) -> tuple[int, int | None] | No
     return (roots[0], None) if roots else None
 
 
-def use_stamped_groups(recorder: Recording, *, fake: bool = False) -> str:
+def use_stamped_groups(recorder: Recording, *, fake: bool = False, guard: CollectiveGuard | None = None) -> str:
     """Let groups that this process makes from now on report to `recorder`; returns the backend name for torch.
 
     They talk over gloo, or if `fake` to nobody: each collective is over at once and gives no result, so that one
-    process can run the program of any rank of any world on fake tensors.
+    process can run the program of any rank of any world on fake tensors. A `guard` compares every call first.
     """
 
     def create(store: Store, rank: int, size: int, timeout: timedelta) -> StampedGroup:
@@ -153,7 +175,10 @@ def use_stamped_groups(recorder: Recording, *, fake: bool = False) -> str:
             nobody = FakeProcessGroup._create_internal(rank, size)
             return StampedGroup(store, rank, size, nobody, ProcessGroup.BackendType.CUSTOM, recorder)
         gloo = ProcessGroupGloo(store, rank, size, timeout=timeout)
-        return StampedGroup(store, rank, size, gloo, ProcessGroup.BackendType.GLOO, recorder)
+        group = StampedGroup(store, rank, size, gloo, ProcessGroup.BackendType.GLOO, recorder, guard)
+        if guard is not None:
+            guard.watch(group, store, rank, size, timeout)
+        return group
 
     if BACKEND.upper() in dist.Backend._plugins:
         dist.Backend._plugins.pop(BACKEND.upper())  # a warm process that trains again brings a new recorder
@@ -164,11 +189,3 @@ def use_stamped_groups(recorder: Recording, *, fake: bool = False) -> str:
 def control_group() -> ProcessGroup:
     """A gloo group over all ranks for counts, wishes and objects, apart from the groups that move model state."""
     return dist.new_group(backend=BACKEND)
-
-
-def name_axes(mesh: dist.DeviceMesh) -> None:
-    """Give each group of `mesh` the name of the axis it serves, for the books."""
-    for axis in mesh.mesh_dim_names or ():
-        group = mesh.get_group(axis)
-        if isinstance(group, StampedGroup):
-            group.axis = axis

@@ -35,6 +35,7 @@ from argosy.layout.layout import Layout
 from argosy.layout.work import Work
 from argosy.optim.build import build_optimizer
 from argosy.parallel.groups import control_group, use_stamped_groups
+from argosy.parallel.guard import CollectiveGuard
 from argosy.parallel.mesh import build_mesh
 from argosy.parallel.precision import DTYPES
 from argosy.parallel.program import Program
@@ -42,6 +43,7 @@ from argosy.parallel.rendezvous import meet
 from argosy.parallel.translate import translate
 from argosy.recipe.schema import Recipe
 from argosy.registry.run_folder import RunFolder
+from argosy.training.guarding import Guarding
 from argosy.training.loop import Ranks, Trainer
 from argosy.training.memory import MemoryWatch
 from argosy.training.memory_tier import open_memory
@@ -155,7 +157,8 @@ def _build(
 ) -> Trainer:
     say = _Voice(place.rank)
     with recorder.span("startup.rendezvous"):
-        group = _join(run, recipe, place, device, store, recorder)
+        guard = CollectiveGuard() if recipe.resilience.check_collectives else None
+        group = _join(run, recipe, place, device, store, recorder, guard)
     with recorder.span("startup.comm_init"):
         mesh = build_mesh(layout, device.type) if group is not None else None
     ranks = Ranks(place.rank, layout.data_rank(place.rank), layout.data_ranks, group, device)
@@ -193,7 +196,10 @@ def _build(
         created_wall_ns=run.info.created_wall_ns,
         price_per_hour=recipe.budget.price_per_device_hour,
     )
-    phases = Phases(recorder, [*_instruments(recipe, layout, recorder, program, tree, state.step, device), *observers])
+    guarding = [] if guard is None else [Guarding(guard)]
+    phases = Phases(
+        recorder, [*guarding, *_instruments(recipe, layout, recorder, program, tree, state.step, device), *observers]
+    )
     models = list(program.models.values())
     phases.ready(Ready(place.rank, place.world_size, group, layout, models, tree, state.step))
     return Trainer(
@@ -284,7 +290,13 @@ class _Voice:
 
 
 def _join(
-    run: RunFolder, recipe: Recipe, place: Place, device: torch.device, store: dist.Store | None, recorder: Recorder
+    run: RunFolder,
+    recipe: Recipe,
+    place: Place,
+    device: torch.device,
+    store: dist.Store | None,
+    recorder: Recorder,
+    guard: CollectiveGuard | None,
 ) -> dist.ProcessGroup | None:
     """The control group of all ranks; None for a single rank, which needs none."""
     if place.world_size == 1:
@@ -292,7 +304,7 @@ def _join(
     timeout_s = recipe.resilience.collective_timeout_s
     if store is None:
         store = meet(run.attempt_folder(place.attempt) / "store", place.rank, place.world_size, timeout_s)
-    stamped = use_stamped_groups(recorder)
+    stamped = use_stamped_groups(recorder, guard=guard)
     dist.init_process_group(
         stamped if device.type == "cpu" else f"cpu:{stamped},cuda:nccl",
         store=dist.PrefixStore(f"{run.info.id}/{place.attempt}", store),
