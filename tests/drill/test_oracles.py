@@ -6,7 +6,7 @@ import random
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -40,10 +40,10 @@ def played(stage: Stage) -> tuple[Seen, Path]:
 
 
 @pytest.fixture
-def copy(played: tuple[Seen, Path], tmp_path: Path) -> Iterator[Seen]:
+def copy(played: tuple[Seen, Path], tmp_path: Path) -> Seen:
     seen, _ = played
     shutil.copytree(seen.run, tmp_path / "run")
-    yield replace(seen, run=tmp_path / "run", exits=list(seen.exits), left_processes=[], left_files=[])
+    return replace(seen, run=tmp_path / "run", exits=list(seen.exits), left_processes=[], left_files=[])
 
 
 def ask(seen: Seen, played: tuple[Seen, Path], variant: Variant = KILL) -> Judgement:

@@ -13,7 +13,7 @@ import pytest
 
 from argosy.errors import StoppedError
 from argosy.launch.workers import Ended, Workers
-from argosy.resilience.forkserver import ForkServer
+from argosy.resilience.forkserver import ForkServer, Order
 
 HERE = Path(__file__).parent
 ENTRY = "forked_worker:main"
@@ -40,9 +40,9 @@ def until(condition, limit_s: float = 30) -> None:
 
 def test_workers_are_our_children_and_their_ends_are_seen(server: ForkServer, tmp_path: Path) -> None:
     with Workers() as workers:
-        for rank, word in enumerate(("end", "raise", "die")):
-            workers.fork(rank, server, [word], {"RANK": str(rank)}, tmp_path / f"{rank}")
-            assert psutil.Process(workers.pids[rank]).ppid() == os.getpid()
+        words = enumerate(("end", "raise", "die"))
+        workers.fork(server, {rank: Order([word], {"RANK": str(rank)}, tmp_path / f"{rank}") for rank, word in words})
+        assert {psutil.Process(pid).ppid() for pid in workers.pids.values()} == {os.getpid()}
         while workers.running:
             workers.wait(10)
     ends = sorted(workers.ended, key=lambda end: end.rank)
@@ -53,7 +53,7 @@ def test_workers_are_our_children_and_their_ends_are_seen(server: ForkServer, tm
 
 def test_what_a_worker_started_goes_with_it(server: ForkServer, tmp_path: Path) -> None:
     with Workers() as workers:
-        workers.fork(0, server, ["child"], {"RANK": "0"}, tmp_path / "log")
+        workers.fork(server, {0: Order(["child"], {"RANK": "0"}, tmp_path / "log")})
         until(lambda: (tmp_path / "log").exists() and (tmp_path / "log").read_text().strip().isdigit())
         child = psutil.Process(int((tmp_path / "log").read_text()))
         workers.kill(0)
@@ -64,7 +64,7 @@ def test_what_a_worker_started_goes_with_it(server: ForkServer, tmp_path: Path) 
 
 def test_a_stopped_worker_can_be_killed(server: ForkServer, tmp_path: Path) -> None:
     with Workers() as workers:
-        workers.fork(0, server, ["wait"], {"RANK": "0"}, tmp_path / "log")
+        workers.fork(server, {0: Order(["wait"], {"RANK": "0"}, tmp_path / "log")})
         os.kill(workers.pids[0], signal.SIGSTOP)
         workers.terminate(0)
         assert workers.ended == [Ended(0, None, signal.SIGKILL)]
@@ -82,9 +82,9 @@ def test_a_server_that_cannot_warm_says_where_to_look(tmp_path: Path) -> None:
 def test_workers_and_server_die_with_the_supervisor_however_it_dies(tmp_path: Path) -> None:
     code = (
         "import sys, time; from pathlib import Path; from argosy.launch.workers import Workers\n"
-        "from argosy.resilience.forkserver import ForkServer\n"
+        "from argosy.resilience.forkserver import ForkServer, Order\n"
         f"server = ForkServer({ENTRY!r}); server.wait_until_warm(); workers = Workers()\n"
-        "workers.fork(0, server, ['wait'], {'RANK': '0'}, Path(sys.argv[1]) / 'log')\n"
+        "workers.fork(server, {0: Order(['wait'], {'RANK': '0'}, Path(sys.argv[1]) / 'log')})\n"
         "print(server.pid, *workers.pids.values(), flush=True); time.sleep(600)"
     )
     env = os.environ | {"PYTHONPATH": os.pathsep.join([str(HERE), *sys.path])}

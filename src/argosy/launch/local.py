@@ -29,6 +29,7 @@ from argosy.policy.action import Stop
 from argosy.recipe.load import load_recipe
 from argosy.recipe.schema import Recipe
 from argosy.registry.run_folder import RunFolder
+from argosy.resilience.forkserver import Order
 
 _LOG_LINES = 15
 
@@ -175,6 +176,7 @@ class _Agent:
             "--data-folder": data,
         }
         arguments = [str(word) for pair in options.items() for word in pair]
+        orders = {}
         for rank in range(self._slots.count):
             env = {
                 "RANK": str(rank),
@@ -182,7 +184,8 @@ class _Agent:
                 "LOCAL_RANK": str(rank),
                 "OMP_NUM_THREADS": str(self._slots.threads_each),
             }
-            self._starter.start(workers, rank, arguments, env, log_file(self._run, attempt.number, rank))
+            orders[rank] = Order(arguments, env, log_file(self._run, attempt.number, rank))
+        self._starter.start(workers, orders)
 
     def _goes_on(self, attempt: Attempt, failure: Failure) -> bool:
         """Whether there will be another attempt; what the policy says is noted in the incident."""

@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Protocol
 
 from argosy.launch.workers import Workers
-from argosy.resilience.forkserver import ForkServer
+from argosy.resilience.forkserver import ForkServer, Order
 
 ENTRY = "argosy.launch.rank:main"
 COMMAND = (sys.executable, "-m", "argosy.launch.rank")
 
 
 class Starter(Protocol):
-    """Starts one rank."""
+    """Starts the ranks of an attempt."""
 
     @property
     def warm(self) -> bool:
@@ -24,8 +24,8 @@ class Starter(Protocol):
         """Wait until they can, or until `wake` becomes readable."""
         ...
 
-    def start(self, workers: Workers, rank: int, arguments: Sequence[str], env: Mapping[str, str], log: Path) -> None:
-        """Start `rank` as one of `workers`."""
+    def start(self, workers: Workers, orders: Mapping[int, Order]) -> None:
+        """Start the ranks of `orders` as `workers`."""
         ...
 
     def close(self) -> None:
@@ -43,8 +43,9 @@ class ColdStart:
 
     def get_ready(self, wake: int) -> None: ...
 
-    def start(self, workers: Workers, rank: int, arguments: Sequence[str], env: Mapping[str, str], log: Path) -> None:
-        workers.start(rank, [*self._command, *arguments], env, log)
+    def start(self, workers: Workers, orders: Mapping[int, Order]) -> None:
+        for rank, order in orders.items():
+            workers.start(rank, [*self._command, *order.arguments], order.env, order.log)
 
     def close(self) -> None: ...
 
@@ -66,8 +67,8 @@ class WarmStart:
             self._server = ForkServer(self._entry, self._log)
         self._server.wait_until_warm(wake)
 
-    def start(self, workers: Workers, rank: int, arguments: Sequence[str], env: Mapping[str, str], log: Path) -> None:
-        workers.fork(rank, self._server, arguments, env, log)
+    def start(self, workers: Workers, orders: Mapping[int, Order]) -> None:
+        workers.fork(self._server, orders)
 
     def close(self) -> None:
         self._server.close()

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from argosy.resilience.forkserver import ForkServer, die_with
+from argosy.resilience.forkserver import ForkServer, Order, die_with
 
 
 @dataclass(frozen=True)
@@ -80,10 +80,10 @@ class Workers:
             )
         self._running[rank] = _Process(process.pid, os.pidfd_open(process.pid), process)
 
-    def fork(self, rank: int, server: ForkServer, arguments: Sequence[str], env: Mapping[str, str], log: Path) -> None:
-        """Start one worker as a fork of the warm `server`; it is this process's child all the same."""
-        pid = server.fork(arguments, env, log)
-        self._running[rank] = _Process(pid, os.pidfd_open(pid), None)
+    def fork(self, server: ForkServer, orders: Mapping[int, Order]) -> None:
+        """Start workers, by rank, as forks of the warm `server`; they are this process's children all the same."""
+        for rank, pid in zip(orders, server.fork(list(orders.values())), strict=True):
+            self._running[rank] = _Process(pid, os.pidfd_open(pid), None)
 
     def wait(self, timeout_s: float, wake: int | None = None) -> list[Ended]:
         """Workers that ended, as soon as one does; empty after `timeout_s` or when `wake` becomes readable.

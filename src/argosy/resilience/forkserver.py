@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,17 @@ START_LIMIT_S = 120.0
 FORK_LIMIT_S = 20.0
 
 libc = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(frozen=True)
+class Order:
+    """One worker to be forked."""
+
+    arguments: Sequence[str]
+    env: Mapping[str, str]
+    """On top of the server's own."""
+    log: Path
+    """What it prints is appended here."""
 
 
 class ForkServer:
@@ -91,12 +103,18 @@ class ForkServer:
         self.warm = True
         return True
 
-    def fork(self, arguments: Sequence[str], env: Mapping[str, str], log: Path) -> int:
-        """Start a worker that calls the entry with `arguments`; its pid. What it prints is appended to `log`."""
+    def fork(self, workers: Sequence[Order]) -> list[int]:
+        """Start workers that call the entry; their pids, in order.
+
+        All at once: each fork copies the page tables of everything that is loaded, and their common parent is one.
+        """
         self.wait_until_warm()
-        request = {"arguments": list(arguments), "env": dict(env), "log": str(log), "supervisor": os.getpid()}
-        self._socket.sendall(json.dumps(request).encode() + b"\n")
-        return int(self._answer(FORK_LIMIT_S)["pid"])
+        requests = [
+            {"arguments": list(one.arguments), "env": dict(one.env), "log": str(one.log), "supervisor": os.getpid()}
+            for one in workers
+        ]
+        self._socket.sendall(json.dumps(requests).encode() + b"\n")
+        return [int(pid) for pid in self._answer(FORK_LIMIT_S)["pids"]]
 
     def close(self) -> None:
         """End the server; its workers live on. A closed one may be closed again."""

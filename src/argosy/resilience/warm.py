@@ -34,9 +34,8 @@ def main() -> None:
     connection.sendall(b'{"warm": true}\n')
     with connection.makefile("rb") as requests:
         for line in requests:
-            request = json.loads(line)
-            pid = _fork_twice(connection, entry, request)
-            connection.sendall(json.dumps({"pid": pid}).encode() + b"\n")
+            pids = _fork_twice(connection, entry, json.loads(line))
+            connection.sendall(json.dumps({"pids": pids}).encode() + b"\n")
 
 
 def warm_torch() -> None:
@@ -91,24 +90,25 @@ def forget_groups() -> None:
             getattr(debug, name)()
 
 
-def _fork_twice(connection: socket.socket, entry: Entry, request: dict[str, Any]) -> int:
-    """The pid of a worker whose parent has already ended, so that the supervisor has it."""
+def _fork_twice(connection: socket.socket, entry: Entry, requests: list[dict[str, Any]]) -> list[int]:
+    """The pids of workers, one per request, whose parent has already ended, so that the supervisor has them."""
     reading, writing = os.pipe()
     middle = os.fork()
     if middle == 0:
-        worker = os.fork()
-        if worker == 0:
-            os.close(reading)
-            os.close(writing)
-            connection.close()
-            _become_worker(entry, request)
-        os.write(writing, str(worker).encode())
+        for request in requests:
+            worker = os.fork()
+            if worker == 0:
+                os.close(reading)
+                os.close(writing)
+                connection.close()
+                _become_worker(entry, request)
+            os.write(writing, f"{worker}\n".encode())
         os._exit(0)
     os.close(writing)
-    pid = int(os.read(reading, 32))
-    os.close(reading)
+    with os.fdopen(reading) as lines:
+        pids = [int(line) for line in lines]
     os.waitpid(middle, 0)
-    return pid
+    return pids
 
 
 def _become_worker(entry: Entry, request: dict[str, Any]) -> None:
