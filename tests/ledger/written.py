@@ -11,6 +11,7 @@ import orjson
 from argosy.journal.heartbeat import Beat, HeartbeatPage, State, boot_word
 from argosy.journal.phys import INDEX
 from argosy.journal.reader import Journal, collect
+from argosy.ledger.books import keep_books
 
 S = 1_000_000_000
 BOOT = "0f4d5b1e-7e2a-4c58-9d3c-0123456789ab"
@@ -184,3 +185,18 @@ class WrittenRun:
 
 def _words(beat: Beat) -> bytes:
     return b"".join(word.to_bytes(8, "little") for word in (beat.mono_ns, beat.step, beat.state, beat.seq))
+
+
+def accounts(run: WrittenRun, **options: object) -> dict[str, int]:
+    """Where the time of a written run went."""
+    return keep_books(run.journal(), **options).accounts  # type: ignore[arg-type]
+
+
+def one_attempt(run: WrittenRun, *, first: int = 0, start: int = 0, steps: int = 5, length: int = 10 * S) -> int:
+    """Steps without a gap from `start`, a commit and a clean end; returns when it ended."""
+    rank = run.rank(1, start)
+    end = rank.steps(first, first + steps, start, length)
+    rank.ckpt(first + steps, end).close(end)
+    run.agent(1, start).end(end)
+    run.paid(start, end)
+    return end

@@ -23,19 +23,22 @@ device   what the device did in a profiled step: s · m [phase of the host, what
 memory   s · rss, peak_rss bytes of the process · parameters, gradients, optimizer bytes · of a device: allocated,
          peak, reserved, peak_reserved bytes, retries, ooms
 norms    s · local squared gradient norm of this rank's share · ranks sharing one batch
-ckpt     t · id · s updates it holds · tier storage|memory · ph start|committed|failed · why
+ckpt     t · id · s updates it holds · tier storage|memory|copy · ph start|committed|failed|coalesced · why.
+         Of snapshots in memory at most one a second is told
 restore  t · id · to updates it holds · tier · why failure|resume|operator|nan
 attempt  (agent) t · ph start|end · exit code · signal · reason why the run stopped
 anchor   t, wall, boot: all clocks at one moment
 order    t · s step from which on the samples stand as follows · b samples of a step · index of the first · skipped
          stretches of indices · weights of a mixture, from which index on
-data     what this rank trained on in the n steps from s: src source · tokens · loss_tokens · pad · first_seen loss
-         tokens of the source's first epoch. On the first source also sum, over the samples of all (:mod:`argosy.data.
+data     what this rank trained on in the n steps from s: src source · tokens · loss_tokens · pad · first_seen those
+         of `tokens` in the source's first epoch. On the first source also sum, over the samples of all (:mod:`argosy.data.
          served`), and r [data rank, data ranks]. At most every 50 steps, and before each checkpoint
 incident t · cause · rank · detected_ns, recovered_ns: a fault, its detection and recovery
 eval     t · s · loss nats per token · bpb bits per byte · tokens · bytes · full whether all held-out data
 sample   t · text
-decision t · what · and what belongs to it (`stop`: reason; `metric_only`: the run keeps no weights on purpose)
+decision t · what · and what belongs to it (`stop`: reason; `metric_only`: the run keeps no weights on purpose;
+         `diverged`: what no checkpoint holds at the end; `target_met`, `late_kill`, `duplicate`, `unused`: kept work
+         from step s on)
 drop     n records that were not written before this one · why
 close    t · the writer ended in order
 ======== =========================================================================================================

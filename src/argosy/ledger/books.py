@@ -17,7 +17,7 @@ from argosy.ledger.accounts import FATES, PHYS, account
 from argosy.ledger.attempts import Seat, Source, seats, sources
 from argosy.ledger.causes import Cause, causes
 from argosy.ledger.clocks import RunClock
-from argosy.ledger.fate import AT_RISK, DISCARDED, KEPT, LOST, SKIPPED, Visits, judge
+from argosy.ledger.fate import AT_RISK, DISCARDED, DIVERGED, JUDGED, KEPT, LOST, SKIPPED, Visits, judge
 from argosy.ledger.paid import Interval, PaidDevice, paid_devices
 from argosy.ledger.partition import partition
 from argosy.ledger.postings import Posting, balance, post
@@ -105,14 +105,17 @@ class Books:
 
     def visits_by_fate(self) -> dict[str, int]:
         """Number of visits that came to each fate."""
-        return {FATES[fate]: int((self.visits.fate == fate).sum()) for fate in _WORKED}
+        counts = {FATES[fate]: int((self.visits.fate == fate).sum()) for fate in _WORKED}
+        return {name: count for name, count in counts.items() if count or name in _ALWAYS}
 
     def tokens_by_fate(self) -> dict[str, int]:
         """Loss tokens of the visits that came to each fate."""
-        return {FATES[fate]: int(self.visits.tokens[self.visits.fate == fate, 0].sum()) for fate in _WORKED}
+        counts = {FATES[fate]: int(self.visits.tokens[self.visits.fate == fate, 0].sum()) for fate in _WORKED}
+        return {name: count for name, count in counts.items() if count or name in _ALWAYS}
 
 
-_WORKED = (KEPT, AT_RISK, LOST, DISCARDED, SKIPPED)
+_ALWAYS = tuple(FATES[fate] for fate in (KEPT, AT_RISK, LOST, DISCARDED, SKIPPED))
+_WORKED = (KEPT, AT_RISK, LOST, DISCARDED, SKIPPED, DIVERGED, *JUDGED.values())
 
 
 def keep_books(

@@ -25,6 +25,16 @@ NONE, KEPT, AT_RISK, LOST, DISCARDED, SKIPPED = (
 )
 
 
+JUDGED = {
+    "target_met": FATES.index("surplus"),
+    "late_kill": FATES.index("late"),
+    "duplicate": FATES.index("duplicate"),
+    "unused": FATES.index("unused"),
+}
+"""What a `decision` record can say of kept work from its step `s` (0 if it has none) on."""
+DIVERGED = FATES.index("diverged")
+
+
 @dataclass(frozen=True)
 class Change:
     """Visits that went from one fate to another at a moment."""
@@ -89,7 +99,7 @@ def judge(
     parts: list[_Part] = []
     spans = {}
     rows = 0
-    metric_only = any(row.get("what") == "metric_only" for row in decisions)
+    decided = [row for row in decisions if as_of_ns is None or row.get("wall", 0) < as_of_ns]
     for attempt in sorted({source.file.attempt for source in (*ranks, *agents)}):
         of_attempt = sorted((source for source in ranks if source.file.attempt == attempt), key=_tells_less)
         part = _Part.of(of_attempt, as_of_ns)
@@ -108,13 +118,22 @@ def judge(
                 lineage.visit(part, row, end, rows)
                 row = end
             lineage.take(event, rows + row, seen)
-            metric_only |= event.row.get("what") == "metric_only"
+            if event.row["k"] == "decision" and event.row not in decided:
+                decided.append(event.row)
         lineage.visit(part, row, len(part.step), rows)
         rows += len(part.step)
     last_ns = max((source.alive_ns for source in (*ranks, *agents)), default=0)
-    if not live:
-        left = KEPT if metric_only else LOST
-        lineage.end(last_ns, left, "the run keeps no weights" if metric_only else "no checkpoint holds them")
+    said = {decision.get("what") for decision in decided}
+    if not live and "metric_only" in said:
+        lineage.end(last_ns, KEPT, "the run keeps no weights")
+    elif not live and "diverged" in said:
+        lineage.end(last_ns, DIVERGED, "the run diverged")
+    elif not live:
+        lineage.end(last_ns, LOST, "no checkpoint holds them")
+    for decision in decided:
+        what, first = decision.get("what"), decision.get("s", 0)
+        if what in JUDGED and type(first) is int:
+            lineage.decide(last_ns, first, JUDGED[what], f"decision: {what}")
     return _visits(parts, spans, lineage)
 
 
@@ -272,6 +291,12 @@ class _Lineage:
         """Nothing comes any more."""
         self._flush()
         self._move(t_ns, np.ones(len(self._step[AT_RISK]), bool), AT_RISK, fate, why)
+
+    def decide(self, t_ns: int, first: int, fate: int, why: str) -> None:
+        """Somebody judged the work of the line from step `first` on."""
+        self._flush()
+        for was in (KEPT, AT_RISK):
+            self._move(t_ns, self._step[was] >= first, was, fate, why)
 
     def _move(self, t_ns: int, which: NDArray[np.bool_], was: int, now: int, why: str) -> None:
         if which.any():

@@ -195,7 +195,9 @@ def _save_interval(books: Books, files: Sequence[JournalFile]) -> Valued:
         apart += np.diff(spans.t0[mine]).tolist()
     failures = sum(1 for attempt in books.attempts if attempt.ended and not attempt.clean)
     interval_s = float(np.median(apart)) / 1e9 if apart else None
-    return save_interval(saves, failures, books.paid_ns, sum(device.count for device in books.devices.values()), interval_s)
+    return save_interval(
+        saves, failures, books.paid_ns, sum(device.count for device in books.devices.values()), interval_s
+    )
 
 
 def _crosstab(books: Books) -> dict[str, dict[str, int]]:
