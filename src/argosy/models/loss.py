@@ -91,6 +91,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
             keep = counted[part, None].to(hidden.dtype)
             hidden_grad[part] = product(grad, weight.T).mul_(keep)
             weight_grad += product(grad.T, (hidden[part] * keep).T)
+            del logits, p, grad  # before the next chunk's are made
 
         loss_sum = losses.where(counted, 0).sum()
         z_sum = z_loss * log_partitions.square().where(counted, 0).sum()

@@ -88,11 +88,14 @@ class CollectiveGuard:
         waiting = [(channel, *_tell(channel, [channel.calls, _OPERATIONS.index(_END), 0, -1]))
                    for channel in self._channels.values()]  # fmt: skip
         while waiting:
-            done = [one for one in waiting if one[1].is_completed()]
-            for channel, work, calls in done:
+            missing = []
+            for channel, work, calls in waiting:
+                if not work.is_completed():
+                    missing.append((channel, work, calls))
+                    continue
                 work.wait()
                 self._check(channel, calls)
-            waiting = [one for one in waiting if one not in done]
+            waiting = missing
             time.sleep(_POLL_S if waiting else 0)
 
     def _compare(self, channel: _Channel, call: list[int]) -> None:
