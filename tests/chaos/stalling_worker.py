@@ -8,11 +8,10 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-from argosy.training import rank, worker
+from argosy.launch import rank
 from argosy.training.observers import Observer
 
 STEP = 3
-train_rank = rank.train_rank
 
 
 class StallInBackward(Observer):
@@ -33,7 +32,6 @@ class StallInBackward(Observer):
 
 if __name__ == "__main__":
     observers = [StallInBackward(Path(os.environ["STALL_MARK"]))] if os.environ["RANK"] == "0" else []
-    rank.train_rank = lambda place: train_rank(place, observers)
-    code = worker.main()
+    code = rank.main(sys.argv[1:], more=observers)
     sys.stdout.flush()
     os._exit(code)

@@ -19,6 +19,7 @@ import pytest
 from argosy.errors import Exit
 from argosy.journal.heartbeat import Beat, State, read_beat
 from argosy.registry.run_folder import RunFolder
+from argosy.resilience.incident import read_incidents
 from tiny_runs import RECIPE, digests, losses
 
 ARGOSY = Path(sys.executable).with_name("argosy")
@@ -75,16 +76,14 @@ def test_a_run_that_is_killed_twice_ends_as_its_undisturbed_twin(tmp_path: Path)
     time.sleep(chance.uniform(0, 2 * step_s))  # forward, backward, optimizer, a save: wherever it hits
     rank = chance.randrange(2)
     workers[rank].kill()
-    said = finish(launcher, [Exit.NEEDS_PERSON])
-    assert f"rank {rank} was killed by SIGKILL" in said
-    assert _all_gone(workers)
 
-    launcher = start(run.path)
     workers = wait_for_step(launcher, run.path, 2, chance.randrange(13, 19))
     time.sleep(chance.uniform(0, 2 * step_s))
     launcher.send_signal(signal.SIGKILL)
     finish(launcher, [-signal.SIGKILL])
     assert _all_gone(workers), "a worker outlived its launcher"
+    (incident,) = read_incidents(run.incidents)
+    assert (incident.kind, incident.rank, incident.cause) == ("killed", rank, f"rank {rank} was killed by SIGKILL")
 
     finish(start(run.path), [Exit.DONE])
     assert run.attempts() == [1, 2, 3]

@@ -14,6 +14,7 @@ from argosy.errors import Exit
 from argosy.launch.live import LiveLine
 from argosy.launch.local import train as launch
 from argosy.registry.run_folder import RunFolder
+from argosy.resilience.incident import read_incidents
 from tiny_runs import RECIPE, SMALL, digests, losses, make_run, train
 
 WORKER = (sys.executable, str(Path(__file__).with_name("stalling_worker.py")))
@@ -29,7 +30,7 @@ def kill_when_marked(mark: Path) -> None:
 
 @pytest.mark.chaos
 @pytest.mark.dist
-def test_killed_inside_backward_and_continued_equals_its_twin(
+def test_killed_inside_backward_and_mended_equals_its_twin(
     tmp_path: Path, run_ranks: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mark = tmp_path / "mark"
@@ -37,11 +38,12 @@ def test_killed_inside_backward_and_continued_equals_its_twin(
     sets, folder = (*SMALL, *REPLICAS), tmp_path / "run"
     killer = threading.Thread(target=kill_when_marked, args=(mark,))
     killer.start()
-    first = launch(RECIPE, sets, 2, folder, live=LiveLine(None), worker_command=WORKER)
+    outcome = launch(RECIPE, sets, 2, folder, live=LiveLine(None), worker_command=WORKER)
     killer.join()
-    assert (first.exit, first.reason) == (Exit.NEEDS_PERSON, "rank 0 was killed by SIGKILL")
-    second = launch(RECIPE, sets, 2, folder, live=LiveLine(None), worker_command=WORKER)
-    assert second.exit == Exit.DONE
+    assert (outcome.exit, outcome.attempt) == (Exit.DONE, 2)
+    (incident,) = read_incidents(folder / "incidents")
+    assert (incident.kind, incident.rank, incident.cause) == ("killed", 0, "rank 0 was killed by SIGKILL")
+    assert "backward" in (incident.phase or "")
 
     twin = make_run(tmp_path / "twin", *sets)
     assert train(run_ranks, twin, 2) == [Exit.DONE] * 2

@@ -14,7 +14,9 @@ def _drill(
     fault: Annotated[list[str] | None, typer.Option(help="Id of the catalogue, such as F01; may be repeated.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="All faults that can be made on one machine.")] = False,
     soak: Annotated[str | None, typer.Option(help="Kill ranks at random for so long, such as 30m.")] = None,
-    mean_gap: Annotated[str, typer.Option(help="Mean time between kills of a soak.")] = "60s",
+    mean_gap: Annotated[
+        str, typer.Option(help="Mean time between kills of a soak; 0: none, so that each alarm is a false one.")
+    ] = "60s",
     nproc: Annotated[int, typer.Option(help="Ranks.", min=2)] = 4,
     steps: Annotated[int, typer.Option(help="Steps of a trial.", min=20)] = 30,
     into: Annotated[Path, typer.Option(help="Folder for the drill's own runs.")] = Path("drills"),
@@ -48,7 +50,7 @@ def _drill(
     drawn = random.SystemRandom().randrange(10**6) if seed is None else seed
     stream = sys.stderr if as_json else sys.stdout
     if soak is not None:
-        found = soaking.run(stage, soaking.seconds(soak), soaking.seconds(mean_gap), drawn)
+        found = soaking.run(stage, soaking.seconds(soak), soaking.seconds(mean_gap, least=0), drawn)
         print(json.dumps(found.to_json_object()) if as_json else "\n".join(found.lines()))
         raise typer.Exit(found.exit)
     result = drill(stage, chosen, seed=drawn, keep=keep, say=lambda line: print(line, file=stream, flush=True))

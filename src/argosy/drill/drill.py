@@ -2,7 +2,7 @@
 
 import random
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -96,13 +96,6 @@ def trial(stage: Stage, variant: Variant, chance: random.Random, *, keep: bool =
             shutil.rmtree(left, ignore_errors=True)
         run.with_suffix(".log").unlink(missing_ok=True)
     return judgement
-
-
-def soak(seconds: float, mean_gap_s: float, chance: random.Random) -> Iterator[float]:
-    """Times of faults with exponential gaps, up to `seconds`."""
-    at = 0.0
-    while (at := at + chance.expovariate(1 / mean_gap_s)) < seconds:
-        yield at
 
 
 def one_line(one: Judgement) -> str:

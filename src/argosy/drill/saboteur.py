@@ -110,7 +110,7 @@ class Saboteur(Observer):
             time.sleep(order.seconds)
             sync(descriptor)
 
-        os.fsync = slow_sync
+        os.fsync = slow_sync  # type: ignore[assignment]
 
     def _slow(self, order: Order, **_: Any) -> None:
         """A little slower at each step: `seconds` are busy ones."""

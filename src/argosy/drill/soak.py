@@ -14,6 +14,7 @@ import shutil
 import signal
 import statistics
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,8 @@ class Soaked:
     useful_share: float
     formula_share: float | None
     exit_code: int
+    supervisor_share: float
+    """Of one core, that the launcher took while the ranks trained."""
 
     @property
     def fit(self) -> float | None:
@@ -72,15 +75,23 @@ class Soaked:
                 f"formula, with a restart of {self.restart_s:.2f} s: {self.formula_share:.1%}; measured is "
                 f"{self.fit:.3f} of it"
             )
+        said.append(f"the launcher took {self.supervisor_share:.2%} of a core")
         return said
 
 
-def seconds(text: str) -> float:
-    """``90s``, ``30m``, ``2h`` or a plain number of seconds. Raises UsageError for anything else."""
-    match = re.fullmatch(r"([0-9.]+)\s*([smh]?)", text.strip())
-    if match is None or not float(match[1]):
+def seconds(text: str, *, least: float = 1.0) -> float:
+    """``90s``, ``30m``, ``2h`` or a plain number of seconds. Raises UsageError for anything else, or below `least`."""
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([smh]?)", text.strip())
+    if match is None or float(match[1]) * _UNITS[match[2] or "s"] < least:
         raise UsageError(f"{text!r} is no duration", where="--soak / --mean-gap", do="write 90s, 30m or 2h")
     return float(match[1]) * _UNITS[match[2] or "s"]
+
+
+def kill_times(duration_s: float, mean_gap_s: float, chance: random.Random) -> Iterator[float]:
+    """Seconds from the beginning, with exponential gaps, below `duration_s`; none with a mean gap of 0."""
+    at_s = 0.0
+    while mean_gap_s and (at_s := at_s + chance.expovariate(1 / mean_gap_s)) < duration_s:
+        yield at_s
 
 
 def run(stage: Stage, duration_s: float, mean_gap_s: float, seed: int) -> Soaked:
@@ -100,20 +111,19 @@ def run(stage: Stage, duration_s: float, mean_gap_s: float, seed: int) -> Soaked
     kills = 0
     try:
         _wait_for_steps(folder, stage.nproc, launcher, 1)
-        began = time.monotonic()
-        while (left := duration_s - (time.monotonic() - began)) > 0:
-            gap_s = chance.expovariate(1 / mean_gap_s) if mean_gap_s else left
-            time.sleep(max(0.0, min(gap_s, left)))
-            if gap_s >= left:
-                break
+        began, cpu_s = time.monotonic(), _cpu_s(launcher.process.pid)
+        for at_s in kill_times(duration_s, mean_gap_s, chance):
+            time.sleep(max(0.0, began + at_s - time.monotonic()))
             kills += _kill_one(folder, stage.nproc, chance)
+        time.sleep(max(0.0, began + duration_s - time.monotonic()))
+        share = (_cpu_s(launcher.process.pid) - cpu_s) / (time.monotonic() - began)
         launcher.process.send_signal(signal.SIGINT)
         code = launcher.wait()
     finally:
         if launcher.process.poll() is None:
             launcher.process.kill()
             launcher.process.wait()
-    return _measured(stage, folder, seed, duration_s, mean_gap_s, kills, code)
+    return _measured(folder, seed, duration_s, mean_gap_s, kills, code, share)
 
 
 def _wait_for_steps(folder: Path, nproc: int, launcher: Launcher, steps: int) -> None:
@@ -147,8 +157,14 @@ def _kill_one(folder: Path, nproc: int, chance: random.Random) -> int:
     return 1
 
 
+def _cpu_s(pid: int) -> float:
+    """Processor time of the process itself, without its children."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def _measured(
-    stage: Stage, folder: Path, seed: int, duration_s: float, mean_gap_s: float, kills: int, code: int
+    folder: Path, seed: int, duration_s: float, mean_gap_s: float, kills: int, code: int, share: float
 ) -> Soaked:
     times: dict[int, tuple[int, int]] = {}
     first_ns = None
@@ -190,4 +206,5 @@ def _measured(
         useful_share=len(times) * step_s / wall_s,
         formula_share=formula,
         exit_code=code,
+        supervisor_share=share,
     )
