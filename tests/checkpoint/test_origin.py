@@ -61,7 +61,7 @@ def test_what_is_nothing_to_start_from(run: RunFolder, tmp_path: Path) -> None:
         str(fresh.path): "no checkpoint yet",
         f"{run.path}@50": "no checkpoint of step 50; there are: 100, 20",
         f"{tmp_path / 'empty'}@3": "is no run",
-        str(tmp_path / "hf"): "FalconForCausalLM is not among LlamaForCausalLM",
+        str(tmp_path / "hf"): "unknown architecture FalconForCausalLM; known are LlamaForCausalLM",
     }.items():
         with pytest.raises(InputError, match=said):
             find_origin(name)

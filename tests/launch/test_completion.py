@@ -48,6 +48,14 @@ def test_what_the_recipe_says_stands(tmp_path: Path, parent: RunFolder) -> None:
         completed(bare(tmp_path, *sets, "model.layers=7"), tmp_path / "run")
 
 
+def test_a_model_that_cannot_be_mixed_with_that_of_the_weights_says_what_to_leave_out(
+    tmp_path: Path, parent: RunFolder
+) -> None:
+    sets = (f"init.from={parent.path}", "model.hidden_size=96", "model.heads=6")
+    with pytest.raises(UsageError, match=r"heads 6 is not divisible by kv_heads 4.*leave both tables out"):
+        completed(bare(tmp_path, *sets), tmp_path / "run")
+
+
 def test_model_and_tokenizer_come_from_a_folder_of_hugging_face(tmp_path: Path) -> None:
     write_folder(tmp_path / "hf")
     recipe = completed(bare(tmp_path, f"init.from={tmp_path / 'hf'}"), tmp_path / "run")

@@ -66,15 +66,17 @@ def _filled(recipe: Recipe, origin: str | None, model: dict[str, Any], tokenizer
     tables["model"] = model | {key: value for key, value in tables["model"].items() if key in said or not model}
     if tokenizer and "tokenizer" not in recipe.model_fields_set:
         tables["tokenizer"] = tokenizer
+    where = f"recipe with the model of {origin}"
     try:
-        return parse_recipe(tomli_w.dumps(tables), where=f"recipe with the model of {origin}")
+        return parse_recipe(tomli_w.dumps(tables), where=where)
     except UsageError as error:
-        if not error.what.startswith("model"):
+        reason = error.what.removeprefix(where).partition(": ")[2]  # without the line of a text that nobody wrote
+        if not reason.startswith("model"):
             raise
         raise UsageError(
-            f"the recipe's [model] does not go together with that of {origin}: {error.what}",
-            where="model",
-            do="leave the [model] table out to take that of init.from",
+            f"does not go together with the model of {origin}: {reason}",
+            where="the recipe's [model] or [tokenizer]",
+            do="leave both tables out to take those of init.from",
         ) from None
 
 

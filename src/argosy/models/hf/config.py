@@ -58,7 +58,11 @@ def model_table(folder: Path) -> ModelTable:
     family = known_family(config)
     where = folder / CONFIG_FILE
     if family is None:
-        raise InputError(f"architecture {architecture(config)} is not among {known_architectures()}", where=str(where))
+        raise InputError(
+            f"unknown architecture {architecture(config)}; known are {known_architectures()}",
+            where=str(where),
+            do=f"take a model of these; `argosy weights import {folder} OUT` names the first tensor that does not fit",
+        )
     try:
         fields = family.table(config) | {"vocab_size": config.get("vocab_size")}
         return ModelTable.model_validate(fields | {"init_std": config.get("initializer_range", 0.02)})

@@ -65,7 +65,11 @@ class HfFolder:
         config = read_config(path)
         family = known_family(config)
         if family is None:
-            raise InputError(_unknown(architecture(config), self._names), where=str(path))
+            raise InputError(
+                _unknown(architecture(config), self._names),
+                where=str(path),
+                do="take a model of these, or name in config.json the one that it computes the same as",
+            )
         self.table = model_table(path)
         if self.table.vocab_size is None:
             raise InputError("lacks vocab_size", where=str(path / "config.json"))
@@ -163,7 +167,7 @@ class HfFolder:
 def _listing(path: Path) -> dict[str, list[str]]:
     """Files with the tensors in each; an empty list where only the file itself knows."""
     if not path.is_dir():
-        raise InputError("no such folder", where=str(path))
+        raise InputError("no such folder", where=str(path), do="name a folder with config.json and model.safetensors")
     if (path / INDEX_FILE).exists():
         files: dict[str, list[str]] = {}
         places = read_json_object(path / INDEX_FILE).get("weight_map")
