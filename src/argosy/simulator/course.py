@@ -145,7 +145,13 @@ class Course(Work):
         self._stopped(event, places, fault, strike, detect_s)
 
     def _stopped(
-        self, event: RanksLost, places: list[int], fault: Fault | None, strike: Strike, detect_s: float
+        self,
+        event: RanksLost,
+        places: list[int],
+        fault: Fault | None,
+        strike: Strike,
+        detect_s: float,
+        wait_s: float = 0.0,
     ) -> None:
         """The whole job stops: back to a saved state, by the rung that the policy names."""
         name = "preemption" if fault is None else fault.name
@@ -155,7 +161,8 @@ class Course(Work):
         self.tries += 1
         self.record.restarts += 1
         rung = _RUNG.get(type(action), "restart_workers")
-        wait_s = self._repair_s(fault, strike) if fault is not None and fault.kind == "storage" else 0.0
+        if fault is not None and fault.kind == "storage":
+            wait_s += self._repair_s(fault, strike)
         if isinstance(action, UseSpare):
             self._send_away(places, fault, strike)
             self.nodes.fill()
@@ -314,13 +321,16 @@ class Course(Work):
         event = RanksLost(ranks, hardware=True, good_until=since)
         action = self.policies.recovery.decide(view, event)
         self._decided(fault.name, event, action)
-        if not isinstance(action, RollBack):
+        if isinstance(action, RollBack):
+            to, wait_s = action.step, 0.0
+        else:  # a person is called, who can only take the oldest state that there is
+            to, wait_s = min(kept, default=0), self.job.person_s
             self.record.notes["no checkpoint from before a corruption was kept"] += 1
-        self._undo(action.step if isinstance(action, RollBack) else 0, self.now_s)
+        self._undo(to, self.now_s)
         self.line.memory.clear()
         self._all_back_in_line()
         # the state is good again, but the machine is not: what becomes of it is the next question
-        self._stopped(RanksLost(ranks, hardware=True), [place], fault, strike, 0.0)
+        self._stopped(RanksLost(ranks, hardware=True), [place], fault, strike, 0.0, wait_s)
 
     # -- replica groups ------------------------------------------------------------------------------
 

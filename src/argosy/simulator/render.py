@@ -154,7 +154,7 @@ def render_verdicts(verdicts: list[Verdict], console: Console) -> None:
         table.add_column(name)
     for verdict in verdicts:
         case = verdict.case
-        known = f"{case.low:.4f}" if case.low == case.high else f"{case.low:.2f} to {case.high:.2f}"
+        known = f"{case.low:.2f} to {case.high:.2f}" if case.expected is None else f"{case.expected:.4f}"
         said = f"{verdict.useful.mean:.4f} ± {verdict.useful.half:.4f}"
         table.add_row(f"{case.name} ({case.source})", known, said, "yes" if verdict.holds else "no", case.assumed)
     console.print(table)
