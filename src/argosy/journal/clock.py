@@ -5,22 +5,38 @@ and nowhere else, so a wall-clock step changes no duration. Which host and which
 the boot id.
 """
 
+import functools
 import os
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 mono_ns = time.monotonic_ns
+_PROC = Path("/proc")
+"""Linux only; what stands in for it elsewhere is said where it is read."""
 
 
 def boot_id() -> str:
     """The kernel's id of this boot: stamps of CLOCK_MONOTONIC compare only within one."""
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    try:
+        return (_PROC / "sys/kernel/random/boot_id").read_text().strip()
+    except FileNotFoundError:
+        return _boot_session()
+
+
+@functools.cache
+def _boot_session() -> str:
+    """The same of macOS."""
+    done = subprocess.run(["sysctl", "-n", "kern.bootsessionuuid"], capture_output=True, text=True)
+    return done.stdout.strip().lower() or "unknown"
 
 
 def boottime_ns() -> int:
-    """CLOCK_BOOTTIME: like CLOCK_MONOTONIC, but it goes on while the machine is suspended."""
-    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    """CLOCK_BOOTTIME: like CLOCK_MONOTONIC, but it goes on while the machine is suspended. Without it the latter."""
+    return time.clock_gettime_ns(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 def anchor() -> dict[str, Any]:
@@ -32,8 +48,13 @@ def process_start_ns(pid: int | str = "self") -> int:
     """When the kernel started a process, on CLOCK_MONOTONIC [ns].
 
     Field 22 of /proc/PID/stat counts ticks since boot (proc(5)), rounded down: up to one tick, usually 10 ms, early.
+    Elsewhere the kernel keeps the wall clock of the start, as exact as that was not set since.
     """
-    stat = Path(f"/proc/{pid}/stat").read_text()
+    try:
+        stat = (_PROC / str(pid) / "stat").read_text()
+    except FileNotFoundError:
+        started_s = psutil.Process(None if pid == "self" else int(pid)).create_time()
+        return mono_ns() - (time.time_ns() - int(started_s * 1e9))
     ticks = int(stat.rpartition(")")[2].split()[19])  # the name in parentheses may hold spaces
     since_boot_ns = ticks * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
     return mono_ns() - (boottime_ns() - since_boot_ns)
