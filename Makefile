@@ -1,6 +1,6 @@
 # On a machine with Python 3.11 or later, git and make, each target below first does all set-up, once.
 #
-#   make demo     train the quickstart recipe, sample from the model, print the ledger
+#   make demo     train the quickstart recipe, kill a rank on the way, sample from the model, print the ledger
 #   make test     run the test suite
 #   make chaos    the whole sweep of faults: hours; it goes on where it stopped, SHARD=0/4 does a quarter
 #   make lint     ruff, mypy and the import rules of docs/architecture.md
@@ -27,7 +27,10 @@ INSTALLED := .venv/installed
 .PHONY: demo test chaos lint format install clean
 
 demo: $(INSTALLED)
-	$(BIN)/argosy train recipes/quickstart.toml --nproc 2 --run-dir runs/quickstart
+	$(BIN)/python -m argosy.drill.kill_once runs/quickstart 350 & \
+	  $(BIN)/argosy train recipes/quickstart.toml --nproc 2 --run-dir runs/quickstart \
+	    --set checkpoint.snapshot_every_steps=10 && wait
+	$(BIN)/argosy incidents runs/quickstart
 	$(BIN)/argosy sample runs/quickstart --prompt 'def '
 	$(BIN)/argosy report runs/quickstart
 
