@@ -1,15 +1,12 @@
 """Import and export hold a bounded part of the model in memory, counted allocation by allocation."""
 
-import tracemalloc
-from collections.abc import Callable
 from pathlib import Path
-
-from torch.profiler import ProfilerActivity, profile
 
 from argosy.checkpoint.export import export
 from argosy.checkpoint.imports import import_folder
 from argosy.checkpoint.origin import find_origin
 from hf_folders import QWEN3, tensors_in_folder, write_folder
+from memory_peak import peak_bytes
 
 SHAPE = QWEN3 | {"layers": 16, "hidden_size": 256, "ffn_size": 1024}
 LARGEST_BYTES = 256 * 1024 * 4
@@ -17,27 +14,6 @@ DIGEST_BYTES = 2 << 22
 """Digests read files in blocks of 4 MiB, the next while the last is still there."""
 SMALL_CHANGE_BYTES = 1_000_000
 """Manifests, names, buffers of files."""
-
-
-def peak_bytes(work: Callable[[], object], mapped: int = 0) -> int:
-    """The most that was allocated at once: tensors by torch's own count, bytes objects by Python's.
-
-    torch also counts a file that it maps, of `mapped` bytes, though it takes no memory that cannot be had back.
-    """
-    tracemalloc.start()
-    try:
-        with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as watched:
-            work()
-        python_bytes = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    changes = [event for event in watched.profiler.kineto_results.events() if event.name() == "[memory]"]
-    now = most = 0
-    for event in sorted(changes, key=lambda event: event.start_ns()):
-        if abs(event.nbytes()) != mapped:
-            now += event.nbytes()
-            most = max(most, now)
-    return most + python_bytes
 
 
 def test_import_holds_one_tensor_and_export_one_file(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ import xxhash
 from pydantic import TypeAdapter, ValidationError
 
 from argosy.checkpoint.files import opened
-from argosy.checkpoint.shards import Chunk, FileDigest, Stored
+from argosy.checkpoint.shards import ITEM_BYTES, Chunk, FileDigest, Stored
 from argosy.errors import InputError
 
 SCHEMA = "argosy.checkpoint/2"
@@ -175,6 +175,9 @@ def _check(manifest: Manifest) -> None:
     for name in manifest.files:
         if name in ("", ".", "..", FILE_NAME) or "/" in name or "\0" in name:
             raise ValueError(f"file name {name!r}")
+    for name, tensor in manifest.tensors.items():
+        if tensor.dtype not in ITEM_BYTES:
+            raise ValueError(f"{name}: elements of type {tensor.dtype!r}")
     for one in manifest.stored():
         chunk = one.chunk
         if not len(chunk.shape) == len(chunk.offsets) == len(chunk.sizes):
