@@ -37,10 +37,12 @@ ASKED = {
 STOCK_PATIENCE_S = 30.0
 
 
-def ours(stage: Stage, trials: int, chance: random.Random) -> list[dict[str, Any]]:
+def ours(stage: Stage, trials: int, chance: random.Random, only: str | None) -> list[dict[str, Any]]:
     """A row per fault."""
     rows = []
     for variant_id, (budget_s, name) in ASKED.items():
+        if only not in (None, name):
+            continue
         variant = next(one for one in VARIANTS if one.id == variant_id)
         found = [_one(stage, variant, chance, number) for number in range(trials)]
         rows.append(
@@ -172,6 +174,7 @@ def main() -> None:
     parser.add_argument("--nproc", type=int, default=4)
     parser.add_argument("--trials", type=int, default=3)
     parser.add_argument("--stock-trials", type=int, default=3)
+    parser.add_argument("--only", choices=[name for _, name in ASKED.values()], help="one fault")
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--soak-s", type=float, default=0.0)
     parser.add_argument("--mean-gap-s", type=float, default=15.0)
@@ -182,9 +185,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="recovery-") as name:
         prepare_folder(Path(name), consent=True)
         stage = Stage(Path(name), ROOT / "recipes" / "tiny.toml", options.nproc, options.steps, ())
-        rows = ours(stage, options.trials, chance) if options.trials else []
+        rows = ours(stage, options.trials, chance, options.only) if options.trials else []
         for number, fault in ((signal.SIGKILL, "dead worker"), (signal.SIGSTOP, "frozen worker")):
-            if options.stock_trials:
+            if options.stock_trials and options.only in (None, fault):
                 rows.append(stock(options.nproc, options.stock_trials, number, fault, chance))
         soaked = None
         if options.soak_s:
