@@ -28,6 +28,7 @@ ELSEWHERE = {
     "resilience.phase_limit_s": "the supervisor's: tests/resilience/test_watch.py",
     "resilience.digest_every_steps": "needs replicas: tests/chaos/test_faults.py",
     "resilience.roll_back_on_spike": "needs a spike: tests/chaos/test_faults.py",
+    "resilience.check_collectives": "compares and changes nothing: tests/parallel/test_guard.py",
     "layout.compile": "needs a C++ compiler and half a minute: tests/models",
     "init.from": "needs another run: test_origin.py",
     "init.load": "needs another run: test_origin.py",

@@ -8,6 +8,7 @@ import os
 import socket
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -34,6 +35,7 @@ from argosy.layout.fits import check_batch, check_model
 from argosy.layout.layout import Layout
 from argosy.layout.work import Work
 from argosy.optim.build import build_optimizer
+from argosy.parallel.compiling import compilation_booked
 from argosy.parallel.groups import control_group, use_stamped_groups
 from argosy.parallel.guard import CollectiveGuard
 from argosy.parallel.mesh import build_mesh
@@ -89,7 +91,8 @@ def train_rank(place: Place, observers: Sequence[Observer] = (), store: dist.Sto
     torch.manual_seed(recipe.run.seed)  # nothing of training draws from it, but by itself it begins anywhere
     recorder = _open_journal(run, recipe, layout, place, device)
     try:
-        with Signals() as signals:
+        compiling = compilation_booked(recorder) if layout.compile else nullcontext()
+        with Signals() as signals, compiling:
             trainer = _build(run, recipe, layout, place, device, store, recorder, signals, observers)
             gc.freeze()
             gc.enable()
@@ -116,7 +119,7 @@ def _device(recipe: Recipe, place: Place) -> torch.device:
 
 def _fair_threads(place: Place) -> int:
     local_ranks = int(os.environ.get("LOCAL_WORLD_SIZE", place.world_size))
-    return max(1, len(os.sched_getaffinity(0)) // local_ranks)
+    return max(1, this_machine().cores // local_ranks)
 
 
 def _open_journal(run: RunFolder, recipe: Recipe, layout: Layout, place: Place, device: torch.device) -> Recorder:
