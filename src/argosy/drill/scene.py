@@ -145,7 +145,12 @@ def play(stage: Stage, variant: Variant, run: Path, chance: random.Random) -> Se
     if done:
         seen.fault_ns = min(map(int, done)) + int(delay_s * 1e9)
     if seen.fault_ns is None and seen.skipped is None:
-        raise StoppedError(f"{variant.id} was never made: the run ended before", where=str(run), do="give more --steps")
+        said = seen.said[-1].strip().splitlines() if seen.said else []
+        raise StoppedError(
+            f"{variant.id} was never made: the run ended before ({said[-1] if said else 'without a word'})",
+            where=str(run),
+            do="give more --steps",
+        )
     _look_around(seen, orders)
     return seen
 
