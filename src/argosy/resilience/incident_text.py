@@ -1,35 +1,33 @@
 """Incidents for people."""
 
-import time
-
 from rich.table import Table
 
 from argosy.resilience.incident import MEANING, Incident
 
 
+_RUNGS = {"RestartWorkers": "restart", "RollBack": "roll back", "Skip": "skip", "Stop": "stop", "none": "–"}
+
+
 def table(incidents: list[Incident], currency: str) -> Table:
-    """One row each, and their sum."""
+    """One row each; `silent` is before the verdict, `mended` from there to the next completed step, `lost` in steps."""
     shown = Table(box=None, pad_edge=False)
-    shown.add_column("#", justify="right")
-    for name in ("when", "what", "rank", "step", "seen by"):
-        shown.add_column(name)
-    for name in ("silent", "to next step", "steps lost", "device-s", currency):
-        shown.add_column(name, justify="right")
-    shown.add_column("then")
+    numbers = {"#", "rank", "step", "silent", "mended", "lost", "device-s", currency}
+    names = ("#", "what", "rank", "step", "seen by", "silent", "mended", "lost", "device-s", currency, "then")
+    for name in names:
+        shown.add_column(name, justify="right" if name in numbers else "left", no_wrap=True)
     for one in incidents:
         shown.add_row(
             str(one.number),
-            time.strftime("%H:%M:%S", time.localtime(one.verdict_wall_ns / 1e9)),
             one.kind,
             "–" if one.rank is None else str(one.rank),
-            "–" if one.step is None else f"{one.step} {one.phase or ''}".rstrip(),
+            "–" if one.step is None else str(one.step),
             one.detected_by,
             _seconds(one.silent_s),
             _seconds(to_next_step_s(one)),
             "–" if one.lost_steps is None else str(one.lost_steps),
             "–" if one.lost_device_s is None else f"{one.lost_device_s:.1f}",
             one.lost_money or "–",
-            one.rung,
+            _RUNGS.get(one.rung, one.rung),
         )
     return shown
 
