@@ -4,15 +4,14 @@ from rich.table import Table
 
 from argosy.resilience.incident import MEANING, Incident
 
-
 _RUNGS = {"RestartWorkers": "restart", "RollBack": "roll back", "Skip": "skip", "Stop": "stop", "none": "–"}
 
 
 def table(incidents: list[Incident], currency: str) -> Table:
     """One row each; `silent` is before the verdict, `mended` from there to the next completed step, `lost` in steps."""
     shown = Table(box=None, pad_edge=False)
-    numbers = {"#", "rank", "step", "silent", "mended", "lost", "device-s", currency}
-    names = ("#", "what", "rank", "step", "seen by", "silent", "mended", "lost", "device-s", currency, "then")
+    numbers = {"#", "rank", "step", "silent", "mended", "lost", currency}
+    names = ("#", "what", "rank", "step", "silent", "mended", "lost", currency, "then")
     for name in names:
         shown.add_column(name, justify="right" if name in numbers else "left", no_wrap=True)
     for one in incidents:
@@ -21,11 +20,9 @@ def table(incidents: list[Incident], currency: str) -> Table:
             one.kind,
             "–" if one.rank is None else str(one.rank),
             "–" if one.step is None else str(one.step),
-            one.detected_by,
             _seconds(one.silent_s),
             _seconds(to_next_step_s(one)),
             "–" if one.lost_steps is None else str(one.lost_steps),
-            "–" if one.lost_device_s is None else f"{one.lost_device_s:.1f}",
             one.lost_money or "–",
             _RUNGS.get(one.rung, one.rung),
         )
