@@ -48,6 +48,7 @@ class Split:
     zero: int | None = None
     recompute: Literal["none", "selective", "full"] = "none"
     compile: bool = False
+    update_in_backward: bool = False
     reduce: Literal["fp32", "bf16"] = "fp32"
     optimizer: OptimizerTable = field(default_factory=lambda: OptimizerTable(kind="adamw", learning_rate=0.01))
 
@@ -70,6 +71,7 @@ class Split:
             "zero": self.zero,
             "recompute": self.recompute,
             "compile": self.compile,
+            "update_in_backward": self.update_in_backward,
         }
         table = LayoutTable(**{name: value for name, value in fields.items() if value is not None})
         return Layout.from_recipe(table, self.ranks)

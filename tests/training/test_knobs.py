@@ -29,6 +29,7 @@ ELSEWHERE = {
     "resilience.digest_every_steps": "needs replicas: tests/chaos/test_faults.py",
     "resilience.roll_back_on_spike": "needs a spike: tests/chaos/test_faults.py",
     "resilience.check_collectives": "compares and changes nothing: tests/parallel/test_guard.py",
+    "layout.update_in_backward": "moves memory alone: tests/parallel/test_update_in_backward.py",
     "layout.compile": "needs a C++ compiler and half a minute: tests/models",
     "init.from": "needs another run: test_origin.py",
     "init.load": "needs another run: test_origin.py",

@@ -76,6 +76,12 @@ def check_batch(layout: Layout, batch_sequences: int) -> None:
             where="layout.micro_batch_sequences",
             do=f"use {listed(near(divisors(share), layout.micro_batch_sequences))}",
         )
+    if layout.update_in_backward and layout.micro_batches(batch_sequences) > 1:
+        raise UsageError(
+            f"update_in_backward takes one micro-batch per step, not {layout.micro_batches(batch_sequences)}",
+            where="layout.update_in_backward",
+            do=f"leave layout.micro_batch_sequences out, or use {share}",
+        )
     if layout.pp > 1:
         _check_micro_batches(layout, share)
 

@@ -58,6 +58,8 @@ class Layout:
     recompute_budget_bytes: int | None = None
     """Room for saved activations on a rank; just as many blocks as needed are recomputed. None: all are."""
     compile: bool = False
+    update_in_backward: bool = False
+    """Update each weight once its gradient is summed, and free that."""
     reshard_after_forward: bool = True
     prefetch: int = 1
     """Blocks whose parameters are gathered ahead of use."""
@@ -115,6 +117,7 @@ class Layout:
             micro_batch_sequences=table.micro_batch_sequences,
             recompute=table.recompute,
             recompute_budget_bytes=table.recompute_budget_bytes,
+            update_in_backward=table.update_in_backward,
             compile=table.compile,
             reshard_after_forward=zero in (0, 3),
             prefetch=table.prefetch,
@@ -223,6 +226,13 @@ class Layout:
             yield f"schedule {self.schedule!r} {form.stages_per_rank}, not virtual_stages {self.virtual_stages}"
         if self.stage_layers is not None and (len(self.stage_layers) != self.stages or min(self.stage_layers) < 1):
             yield f"stage_layers must give at least 1 block for each of {self.stages} stages"
+        if self.update_in_backward and (
+            self.tp > 1 or self.pp > 1 or (self.dp > 1 and self.zero < 2) or self.zero == 1
+        ):
+            yield (
+                "update_in_backward goes with one rank and with fsdp that shards gradients (zero 2 or 3): elsewhere "
+                "gradients are summed after the backward pass"
+            )
         if self.micro_batch_sequences is not None and self.micro_batch_sequences < 1:
             yield "micro_batch_sequences must be at least 1"
         if self.zero and self.fsdp == 1:

@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import torch
 import torch.distributed as dist
@@ -35,14 +35,24 @@ def global_norm(
     """
     if not p > 0:
         raise UsageError(f"the norm's order must be above 0, not {p}", do="use 2, or inf for the largest element")
-    op = dist.ReduceOp.MAX if math.isinf(p) else dist.ReduceOp.SUM
     by_groups: dict[tuple[dist.ProcessGroup, ...], list[Tensor]] = defaultdict(list)
     for parameter in parameters:
         if parameter.grad is not None:
-            by_groups[_splitting_groups(parameter.grad)].append(_local(parameter.grad))
-    parts = torch.stack([_partial(gradients, p) for gradients in by_groups.values()] or [torch.zeros(())])
-    for group in dict.fromkeys(group for groups in by_groups for group in groups):
-        chosen = [index for index, groups in enumerate(by_groups) if group in groups]
+            by_groups[splitting_groups(parameter.grad)].append(_local(parameter.grad))
+    return combine({groups: _partial(gradients, p) for groups, gradients in by_groups.items()}, p, over, all_reduce)
+
+
+def combine(
+    parts_by_groups: Mapping[tuple[dist.ProcessGroup, ...], Tensor],
+    p: float,
+    over: Sequence[dist.ProcessGroup] = (),
+    all_reduce: AllReduce = _all_reduce,
+) -> Tensor:
+    """The norm from each rank's sum of p-th powers (for p = inf: maximum), by the groups that split what is in it."""
+    op = dist.ReduceOp.MAX if math.isinf(p) else dist.ReduceOp.SUM
+    parts = torch.stack(list(parts_by_groups.values()) or [torch.zeros(())])
+    for group in dict.fromkeys(group for groups in parts_by_groups for group in groups):
+        chosen = [index for index, groups in enumerate(parts_by_groups) if group in groups]
         part = parts[chosen]
         all_reduce(part, op, group)
         parts[chosen] = part
@@ -72,7 +82,7 @@ def _partial(gradients: list[Tensor], p: float) -> Tensor:
     return torch.stack(norms).pow(p).sum()
 
 
-def _splitting_groups(gradient: Tensor) -> tuple[dist.ProcessGroup, ...]:
+def splitting_groups(gradient: Tensor) -> tuple[dist.ProcessGroup, ...]:
     """The process groups of the axes that split this gradient."""
     if not isinstance(gradient, DTensor):
         return ()

@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
+from torch.optim import Optimizer
 
 from argosy.data.batch import Batch
 from argosy.models.decoder import Decoder
@@ -28,6 +29,7 @@ from argosy.optim.clip import global_norm
 from argosy.parallel.pipeline import LastPart, Pipeline, Timed
 from argosy.parallel.replicate import FlatGradients
 from argosy.parallel.tied import TiedEmbedding
+from argosy.parallel.update_in_backward import UpdateInBackward
 from argosy.parallel.zero import OptimizerShards
 
 
@@ -60,6 +62,7 @@ class Program:
         self._axes = axes
         self._pipeline = pipeline
         self._tied = TiedEmbedding.of(self.models, pipeline)
+        self._in_backward: UpdateInBackward | None = None
         self._shards: OptimizerShards | None = None
         self._replicas: FlatGradients | None = None
         if axes.zero is not None:
@@ -83,6 +86,14 @@ class Program:
     def _updated(self, parameter: nn.Parameter) -> nn.Parameter:
         """What the optimizer updates of a model's parameter."""
         return self._shards.of[parameter] if self._shards else parameter
+
+    def update_in_backward(self, optimizer: Optimizer) -> None:
+        """From now on update each weight within the backward pass; see :mod:`argosy.parallel.update_in_backward`."""
+        self._in_backward = UpdateInBackward(self.named_parameters(), optimizer)
+
+    @property
+    def updates_in_backward(self) -> bool:
+        return self._in_backward is not None
 
     def after_change(self) -> None:
         """To be called when values of parameters were set or updated."""
@@ -142,6 +153,8 @@ class Program:
 
     def gradient_norm(self, p: float = 2.0) -> Tensor:
         """p-norm of the global gradient, each element of it counted once; equal on all ranks."""
+        if self._in_backward is not None:
+            return self._in_backward.norm()
         elsewhere = self._tied.counted_by_peer if self._tied else None
         skipped = None if elsewhere is None else self._updated(elsewhere)
         counted = (q for q in self.parameters() if q is not skipped)

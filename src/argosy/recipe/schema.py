@@ -429,6 +429,9 @@ class LayoutTable(Table):
     )  # fmt: skip
     reshard_after_forward: bool = knob(True, "run", "free gathered parameters between forward and backward")
     prefetch: int = knob(1, "run", "blocks whose parameters are gathered ahead of use", unit="blocks", ge=0)
+    update_in_backward: bool = knob(
+        False, "run", "update each weight once its gradient is there, and free that (needs optimizer.clip_norm = 0)"
+    )
     compile: bool = knob(False, "run", "torch.compile each block (needs a C++ compiler on a CPU)")
 
 
@@ -475,6 +478,10 @@ class Recipe(Table):
         of_tokenizer = self._tokenizer_vocab_size
         if self.model.vocab_size is not None and of_tokenizer is not None and self.model.vocab_size < of_tokenizer:
             raise ValueError(f"model.vocab_size {self.model.vocab_size} is below the tokenizer's {of_tokenizer}")
+        if self.layout.update_in_backward and self.optimizer.clip_norm:
+            raise ValueError(
+                "layout.update_in_backward needs optimizer.clip_norm = 0: the norm is known only after all updates"
+            )
         if self.schedule.warmup_tokens > self.objective.tokens:
             raise ValueError(
                 f"schedule.warmup_tokens {self.schedule.warmup_tokens} is above "

@@ -24,6 +24,7 @@ from argosy.data.position import Position
 from argosy.data.prepare import Prepared, open_data, prepare
 from argosy.data.windows import EvaluationWindows
 from argosy.errors import Exit, UsageError
+from argosy.hardware.machine import this_machine
 from argosy.hardware.peaks import PeakCache
 from argosy.journal.heartbeat import HeartbeatPage
 from argosy.journal.off_cpu import OffCpu
@@ -176,6 +177,8 @@ def _build(
         work = Work.from_recipe(recipe, layout, data.vocab_size, "cuda" if device.type == "cuda" else "cpu")
         program = translate(work, mesh, recipe.precision, seed=recipe.run.seed, device=device)
         optimizer = build_optimizer(program.named_parameters(), recipe.optimizer)
+        if layout.update_in_backward:
+            program.update_in_backward(optimizer)
         tree = state_tree(program.named_parameters(), optimizer, place.rank)
     with recorder.span("startup.ckpt_load"):
         manifest = _manifest(run, recipe, layout, place, data)

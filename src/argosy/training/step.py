@@ -7,7 +7,7 @@ import torch
 from torch.optim import Optimizer
 
 from argosy.data.batch import Batch
-from argosy.optim.guard import apply_update
+from argosy.optim.guard import Update, apply_update
 from argosy.parallel.program import Program
 from argosy.training.phases import Phases
 
@@ -45,6 +45,8 @@ def train_step(
     """
     with phases("optimizer", step):
         program.clear_gradients()
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate
     if device.type != "cpu":
         with phases("h2d_copy", step):
             batches = [batch.to(device) for batch in batches]
@@ -55,14 +57,15 @@ def train_step(
     with phases("backward", step):
         program.sum_gradients()
     with phases("optimizer", step):
-        for group in optimizer.param_groups:
-            group["lr"] = learning_rate
         norm = program.gradient_norm()
         # Replicas compute the norm each for itself: a rank whose copy alone went wrong must not skip alone.
         global_loss_sum, broken = total([float(loss_sum), float(not torch.isfinite(norm))])
         if broken:
             norm = torch.full_like(norm, torch.nan)
-        update = apply_update(optimizer, program.parameters(), norm, clip_norm)
+        if program.updates_in_backward:
+            update = Update(applied=True, norm=float(norm))
+        else:
+            update = apply_update(optimizer, program.parameters(), norm, clip_norm)
         program.after_change()
     phases.update(step, update.applied)
     return StepResult(global_loss_sum, update.norm, update.applied)
