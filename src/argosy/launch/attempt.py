@@ -110,14 +110,30 @@ def last_end(run: RunFolder) -> dict[str, Any] | None:
     return ends[-1] if ends else None
 
 
+_TAIL_BYTES = 1 << 20
+"""Of a rank's journal: what follows the decision to stop is a save, an evaluation and a sample."""
+
+
 def stop_reason(run: RunFolder, attempt: int, rank: int = 0) -> str | None:
     """What a rank recorded as the reason to stop; None when it did not come to decide."""
-    reasons = [
-        record.get("reason")
-        for record in read_rows(run.rank_file(attempt, rank))
-        if record.get("k") == "decision" and record.get("what") == "stop"
-    ]
-    return reasons[-1] if reasons else None
+    file = run.rank_file(attempt, rank)
+    if not file.exists():
+        return None
+    with file.open("rb") as stream:
+        stream.seek(max(0, file.stat().st_size - _TAIL_BYTES))
+        lines = stream.read().splitlines()
+    for line in reversed(lines):
+        if b'"decision"' in line and (record := _record(line)) is not None and record.get("what") == "stop":
+            return record.get("reason")
+    return None
+
+
+def _record(line: bytes) -> dict[str, Any] | None:
+    try:
+        record: dict[str, Any] = json.loads(line)
+    except ValueError:  # torn by a kill
+        return None
+    return record
 
 
 def _write_plan(attempt: Attempt, layout: Layout) -> None:

@@ -21,6 +21,7 @@ from argosy.layout.fits import check_batch, check_model
 from argosy.layout.layout import Layout
 from argosy.recipe.load import load_recipe
 from argosy.recipe.schema import Recipe
+from argosy.registry.run_folder import RunFolder
 
 _SLURM = {"RANK": "SLURM_PROCID", "WORLD_SIZE": "SLURM_NTASKS", "LOCAL_RANK": "SLURM_LOCALID"}
 _SAY_EVERY_S = 10.0
@@ -100,6 +101,7 @@ def _train(place: Assigned, folder: Path, told: dict[str, Any], first_line_ns: i
             print(f"{folder} is finished; to train the recipe once more, give another --run-dir", flush=True)
         return Exit.DONE
 
+    from argosy.launch.observers import detectors
     from argosy.training.observers import Observer
     from argosy.training.rank import Place, train_rank
 
@@ -127,4 +129,6 @@ def _train(place: Assigned, folder: Path, told: dict[str, Any], first_line_ns: i
         first_line_ns=first_line_ns,
         imported_ns=mono_ns(),
     )
-    return train_rank(rank, [Speaker()] if place.rank == 0 else (), store)
+    table = RunFolder.open(folder).recipe().resilience
+    observers = detectors(folder, rank.attempt, place.rank, table, supervised=False)
+    return train_rank(rank, [*observers, *([Speaker()] if place.rank == 0 else [])], store)

@@ -109,11 +109,13 @@ class Spikes(Observer):
         self._detector.look(step, loss)
 
 
-def detectors(run_dir: Path, attempt: int, rank: int, table: ResilienceTable) -> list[Observer]:
-    """Those that work inside a rank."""
+def detectors(
+    run_dir: Path, attempt: int, rank: int, table: ResilienceTable, *, supervised: bool = True
+) -> list[Observer]:
+    """Those that work inside a rank. Without a supervisor nobody can go back before a spike: it is trained through."""
     found: list[Observer] = [Gradients(RunFolder(run_dir), attempt, rank)]
     if table.digest_every_steps:
         found.append(Digests(table.digest_every_steps))
-    if table.roll_back_on_spike:
+    if table.roll_back_on_spike and supervised:
         found.append(Spikes())
     return found

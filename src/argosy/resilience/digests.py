@@ -16,6 +16,8 @@ import xxhash
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
+_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
 
 class CorruptedState(RuntimeError):
     """Replicas differ. `guilty_rank` is the one that differs from the majority; None when there is none."""
@@ -39,11 +41,17 @@ class Disagreement:
 
 
 def state_digest(tensors: Iterable[Tensor]) -> int:
-    """64 bits over the bytes of this rank's parts of `tensors`, in their order."""
+    """64 bits over the bytes of this rank's parts of `tensors`, in their order.
+
+    On a GPU each part is summed there as integers, modulo 2^64: any single flipped bit changes that, and nothing but
+    the sum is copied.
+    """
     digest = xxhash.xxh3_64()
     for tensor in tensors:
-        local = tensor.to_local() if isinstance(tensor, DTensor) else tensor
-        digest.update(local.detach().contiguous().cpu().view(-1).view(torch.uint8).numpy().data)
+        local = (tensor.to_local() if isinstance(tensor, DTensor) else tensor).detach().contiguous().view(-1)
+        if local.is_cuda:
+            local = local.view(_INTEGERS[local.element_size()]).sum(dtype=torch.int64).cpu().view(-1)
+        digest.update(local.view(torch.uint8).numpy().data)
     return digest.intdigest()
 
 
