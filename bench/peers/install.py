@@ -20,6 +20,9 @@ ENVIRONMENTS = LOCKS.parents[1] / ".venv-bench"
 PROBES = {
     "transformers": "import accelerate, transformers; transformers.Trainer, transformers.LlamaForCausalLM",
     "olmo-core": "import olmo_core.train, olmo_core.nn.transformer",
+    "datasets": "import datasets",
+    "litdata": "import litdata",
+    "streaming": "import importlib.metadata as m; m.version('mosaicml-streaming')",
 }
 """What must import for a peer to be usable."""
 
