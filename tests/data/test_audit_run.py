@@ -1,6 +1,7 @@
 """A real run over 4, 3, 6 and 2 ranks in mid-epoch, audited from its journals and read from the model's input."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ from typer.testing import CliRunner
 
 from argosy.cli.main import build_app
 from argosy.data.batch import Batch
+from argosy.journal.reader import read_file
+from argosy.ledger.worth import repeated_data, source_tokens
 from argosy.registry.run_folder import RunFolder
 from argosy.training.observers import Observer
 from tiny_runs import SMALL, StopAfter, make_run, train
@@ -66,10 +69,21 @@ def test_four_worlds_use_each_sample_once(tmp_path: Path, run_ranks: Any) -> Non
     assert set(first_epoch) == set(second_epoch)
     assert first_epoch != second_epoch
 
+    # what the ledger makes of it: 144 samples drawn from 50, whose worth Muennighoff's equation 5 says
+    files = [read_file(file) for attempt in run.attempts() for file in run.attempt_folder(attempt).glob("rank-*.jsonl")]
+    sources = source_tokens([file for file in files if file is not None])
+    drawn, unique, half_life = 12 * BATCH * LENGTH, SAMPLES * LENGTH, 15.387756
+    assert [(one.tokens, one.first_seen) for one in sources] == [(drawn, unique)]
+    worth = unique + unique * half_life * (1 - math.exp(-(drawn / unique - 1) / half_life))
+    leak = repeated_data(sources, useful_ns=10**12)
+    assert leak.account == "decision.repeated_data"
+    assert leak.ns == pytest.approx(10**12 * (1 - worth / drawn), abs=1)
+    assert "Muennighoff" in leak.why
+
     file = run.rank_file(2, 1)
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     next(line for line in lines if "sum" in line)["sum"] = "0" * 16
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     code, found = audited(run)
     assert (code, found["clean"]) == (1, False)
-    assert found["faults"] == ["attempt 2, steps 3 to 4: the ranks trained on other samples than the order says"]
+    assert found["faults"] == ["attempt 2, steps 3 to 3: the ranks trained on other samples than the order says"]

@@ -65,8 +65,6 @@ def mixed_loader(folder: Path, samples: dict[str, int], weights: tuple[float, ..
 def write_corpus(folder: Path, samples: int, sequence_length: int) -> Path:
     """A data set of bytes whose training stream gives so many samples, no two of them alike."""
     train = "".join(f"{number:07d}," for number in range(samples * sequence_length // 8 + 1))
-    texts = Texts(
-        (train[: samples * sequence_length], *("a", "b", "c", "d", "e", "f"))
-    )  # some of the short are held out
+    texts = Texts((train[: samples * sequence_length], *"abcdef"))  # some of the short ones are held out
     build_data_set(texts, folder / "data", TokenizerSpec("bytes"), Options(held_out_share=0.5), say=lambda line: None)
     return folder / "data"

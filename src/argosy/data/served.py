@@ -54,7 +54,7 @@ class Served:
             source, epoch, loss = (batch.rows[:, column] for column in (SOURCE, EPOCH, LOSS))
             self._sum = (self._sum + sample_sum(source, epoch, batch.rows[:, SAMPLE])) % (1 << 64)
             length = batch.tokens.shape[1]
-            new = np.where(epoch == 0, loss, 0)
+            new = np.where(epoch == 0, length, 0)
             columns = (np.full(len(batch.rows), length), loss, batch.rows[:, PAD], new)
             np.add.at(self._counts, source, np.stack(columns, axis=1))
 

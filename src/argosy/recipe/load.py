@@ -114,7 +114,8 @@ def _value(raw: str) -> Any:
 def _lines(error: ValidationError, text: str, where: str, overridden: set[str]) -> list[str]:
     lines: dict[str, str] = {}
     for item in error.errors(include_url=False):
-        key = _key(item["loc"])
+        unknown = item["type"] == "extra_forbidden"
+        key = ".".join(_names(item["loc"])) if unknown else _key(item["loc"])
         if key in lines:  # a union reports each of its members
             continue
         place = where
@@ -128,11 +129,15 @@ def _lines(error: ValidationError, text: str, where: str, overridden: set[str]) 
 
 def _key(loc: tuple[int | str, ...]) -> str:
     """The longest known key that `loc` starts with; the members of a union come after it."""
-    parts = [str(part) for part in loc]
+    parts = _names(loc)
     for end in range(len(parts), 0, -1):
         if ".".join(parts[:end]) in knobs():
             return ".".join(parts[:end])
     return ".".join(parts)
+
+
+def _names(loc: tuple[int | str, ...]) -> list[str]:
+    return [part for part in loc if isinstance(part, str)]  # a number is the place in a list
 
 
 def _sentence(key: str, item: Any) -> str:
