@@ -67,6 +67,8 @@ class Bench:
         self.background.writer.start()
         self.source, self.target = (torch.full((self.state.bytes // 4,), float(n)) for n in range(2))
         self.step = 0
+        # DCP makes collectives from a thread of its own: on a group that the ranks use meanwhile it would hang.
+        self.group_of_dcp = None if self.group is None else dist.new_group(backend="gloo")
 
     def copy(self) -> float:
         return self.timed(lambda: self.target.copy_(self.source))
@@ -104,7 +106,7 @@ class Bench:
                 dcp.async_save(
                     dict(self.tree),
                     storage_writer=dcp.FileSystemWriter(self.theirs),
-                    process_group=self.group,
+                    process_group=self.group_of_dcp,
                     no_dist=self.group is None,
                 )
             )

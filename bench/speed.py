@@ -2,7 +2,7 @@
 
     python bench/peers/install.py                          # once: the peers, each in an environment of its own
     python bench/speed.py 3m-fp32 [--pairs 30] [--seconds-per-chunk 1] [--only argosy plain] [--threads 2]
-    python bench/speed.py --table                          # the table of docs/models.md, from bench/results/
+    python bench/speed.py --table [--into docs/speed.md]   # the table of the documentation, from bench/results/
 
 Each contestant is a process (with 2 ranks: two) that lives as long as the contest. In every round each takes a chunk of
 the same number of steps while the others stand still, forwards in one round and backwards in the next, so that whatever
@@ -150,10 +150,16 @@ def main() -> int:
     parser.add_argument("--threads", type=int, help="over all ranks; default: one a core")
     parser.add_argument("--json", type=Path, metavar="FILE", help="default: bench/results/CONFIGURATION.json")
     parser.add_argument("--table", nargs="*", type=Path, metavar="FILE", help="print the table of results and end")
+    parser.add_argument("--into", type=Path, metavar="FILE", help="put the table between the marks of this page")
     options = parser.parse_args()
     if options.table is not None:
         files = options.table or [RESULTS / f"{name}.json" for name in CONFIGURATIONS]
-        print(table(json.loads(file.read_text()) for file in files if file.exists()))
+        text = table(json.loads(file.read_text()) for file in files if file.exists())
+        print(text)
+        if options.into is not None:
+            before, rest = options.into.read_text().split("<!-- table -->")
+            after = rest.split("<!-- end of table -->")[1]
+            options.into.write_text(f"{before}<!-- table -->\n{text}\n<!-- end of table -->{after}")
         return 0
     if options.configuration is None:
         parser.error("name a configuration")
