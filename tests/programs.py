@@ -49,6 +49,7 @@ class Split:
     recompute: Literal["none", "selective", "full"] = "none"
     compile: bool = False
     update_in_backward: bool = False
+    prefetch: int = 1
     reduce: Literal["fp32", "bf16"] = "fp32"
     optimizer: OptimizerTable = field(default_factory=lambda: OptimizerTable(kind="adamw", learning_rate=0.01))
 
@@ -72,6 +73,7 @@ class Split:
             "recompute": self.recompute,
             "compile": self.compile,
             "update_in_backward": self.update_in_backward,
+            "prefetch": self.prefetch,
         }
         table = LayoutTable(**{name: value for name, value in fields.items() if value is not None})
         return Layout.from_recipe(table, self.ranks)

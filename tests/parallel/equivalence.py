@@ -32,6 +32,8 @@ class Form:
     steps: int = 1
     fields: tuple[tuple[str, object], ...] = ()
     """Of the model table."""
+    documents: bool = False
+    """Several documents in each sequence."""
 
     @property
     def model(self) -> ModelTable:
@@ -50,11 +52,28 @@ def global_batch(step: int) -> tuple[Tensor, Tensor]:
     return stream[:, :-1], targets
 
 
-def share(step: int, rank: int, ranks: int, micro_batches: int) -> list[Batch]:
+def lengths(sequence: int) -> list[int]:
+    """Of the documents in a sequence."""
+    return [5 + sequence % 4, 6 - sequence % 3, LENGTH - 11 - sequence % 4 + sequence % 3]
+
+
+def share(step: int, rank: int, ranks: int, micro_batches: int, documents: bool = False) -> list[Batch]:
     """The micro-batches of one rank: its slice of the global batch."""
-    tokens, targets = (part.tensor_split(ranks)[rank] for part in global_batch(step))
-    parts = zip(tokens.tensor_split(micro_batches), targets.tensor_split(micro_batches), strict=True)
-    return [Batch(x, y, torch.empty(0), loss_tokens=int((y != NO_LOSS).sum())) for x, y in parts]
+    sizes = [torch.tensor(lengths(sequence)) for sequence in range(SEQUENCES)]
+    segments = torch.stack([torch.arange(3).repeat_interleave(size) for size in sizes])
+    positions = torch.stack([torch.cat([torch.arange(int(n)) for n in size]) for size in sizes])
+    parts = [part.tensor_split(ranks)[rank] for part in (*global_batch(step), segments, positions)]
+    return [
+        Batch(
+            x,
+            y,
+            torch.empty(0),
+            loss_tokens=int((y != NO_LOSS).sum()),
+            segments=numbers if documents else None,
+            positions=places if documents else None,
+        )
+        for x, y, numbers, places in zip(*(part.tensor_split(micro_batches) for part in parts), strict=True)
+    ]
 
 
 @dataclass(frozen=True)
@@ -96,7 +115,7 @@ def take_steps(split: Split, form: Form, mutate: Callable[[Program], None] | Non
     gradients = watch_gradients(program)
     results, losses, after_one = [], [], {}
     for step in range(form.steps):
-        batches = share(step, rank, layout.data_ranks, form.micro_batches)
+        batches = share(step, rank, layout.data_ranks, form.micro_batches, form.documents)
         mine = sum(batch.loss_tokens for batch in batches) if program.reports else 0
         tokens = sum_over_ranks([mine], group)[0]
         result = train_step(
@@ -128,7 +147,7 @@ def take_plain_steps(form: Form, dtype: torch.dtype) -> Taken:
     for step in range(form.steps):
         tokens, targets = global_batch(step)
         count = int((targets != NO_LOSS).sum())
-        loss, grads = _gradients(model, tokens, targets, count)
+        loss, grads = _gradients(model, tokens, targets, count, form.documents)
         losses.append(loss)
         norm = torch.stack([g.norm() for g in grads.values()]).norm()
         gradients = gradients or {name: g.clone() for name, g in grads.items()}
@@ -142,10 +161,16 @@ def take_plain_steps(form: Form, dtype: torch.dtype) -> Taken:
     return Taken(initial, gradients, first_norm, after_one, whole_parameters(model), losses)
 
 
-def _gradients(model: Decoder, tokens: Tensor, targets: Tensor, count: int) -> tuple[float, dict[str, Tensor]]:
+def _gradients(
+    model: Decoder, tokens: Tensor, targets: Tensor, count: int, documents: bool
+) -> tuple[float, dict[str, Tensor]]:
     """Mean loss in nats and gradients of the objective, from logits by torch's own cross-entropy."""
     model.zero_grad()
-    logits = _logits(model, tokens).flatten(0, 1)
+    if documents:  # each by itself
+        alone = [text for i, row in enumerate(tokens) for text in row.split(lengths(i))]
+        logits = torch.cat([_logits(model, text[None])[0] for text in alone])
+    else:
+        logits = _logits(model, tokens).flatten(0, 1)
     loss = torch.nn.functional.cross_entropy(logits, targets.flatten(), ignore_index=NO_LOSS, reduction="sum") / count
     kept = (targets.flatten() != NO_LOSS).to(logits.dtype)
     z = (logits.logsumexp(-1).square() * kept).sum() / count

@@ -53,6 +53,7 @@ PLAIN = [
     Row(Split(dp=4), _forms(1, 3)),
     Row(Split(fsdp=2), (*_forms(1, 3, steps=10), *_forms(3, fields=GPT2))),
     Row(Split(fsdp=2, reshard=False), _forms(1, 3)),
+    Row(Split(fsdp=2, prefetch=2), _forms(1, 3)),
     Row(Split(fsdp=3), _forms(1, 2)),
     Row(Split(fsdp=4), _forms(3, 1)),
     Row(Split(fsdp=6), _forms(2, 1)),
@@ -125,4 +126,9 @@ PIPELINE = [
     _pipe("looped_bfs", 3, pp=2),
     _pipe("zero_bubble", 4, pp=2),
 ]
-ROWS = PLAIN + OPTIMIZER_STATE + TENSOR + RECOMPUTED + PIPELINE
+DOCUMENTS = [
+    Row(split, (Form(3, steps=3, fields=DEEP, documents=True), Form(3, fields=GPT2, documents=True)))
+    for split in (Split(), Split(tp=2), Split(fsdp=2, tp=2), Split(pp=2, schedule="1f1b"))
+]
+"""Several texts in each sequence, which must not see each other."""
+ROWS = PLAIN + OPTIMIZER_STATE + TENSOR + RECOMPUTED + PIPELINE + DOCUMENTS

@@ -1,6 +1,7 @@
 """FSDP2 of one model or one pipeline stage: state divided over ranks, gathered a block at a time."""
 
 import torch.distributed as dist
+from torch import nn
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
 from argosy.layout.layout import Layout
@@ -21,12 +22,21 @@ def shard_state(model: Decoder, mesh: dist.DeviceMesh, layout: Layout, precision
     for block in blocks:
         fully_shard(block, mesh=mesh, mp_policy=policy, reshard_after_forward=reshard)
     fully_shard(model, mesh=mesh, mp_policy=policy, reshard_after_forward=False)
+    if layout.prefetch > 1:  # one ahead is what FSDP2 does by itself
+        for index, block in enumerate(blocks):
+            assert isinstance(block, FSDPModule)
+            block.set_modules_to_forward_prefetch(_sharded(blocks[index + 1 : index + 1 + layout.prefetch]))
+            block.set_modules_to_backward_prefetch(_sharded(blocks[max(0, index - layout.prefetch) : index][::-1]))
     for module in model.modules():
         if isinstance(module, FSDPModule):
             # The loss is already divided by the global token count. A divisor of exactly 1 is a plain sum,
             # which gloo does only when told to.
             module.set_gradient_divide_factor(1.0)
             module.set_force_sum_reduction_for_comms(True)
+
+
+def _sharded(blocks: list[nn.Module]) -> list[FSDPModule]:
+    return [block for block in blocks if isinstance(block, FSDPModule)]
 
 
 def sum_gradients(model: FSDPModule) -> None:

@@ -428,7 +428,7 @@ class LayoutTable(Table):
         unit="bytes", ge=0,
     )  # fmt: skip
     reshard_after_forward: bool = knob(True, "run", "free gathered parameters between forward and backward")
-    prefetch: int = knob(1, "run", "blocks whose parameters are gathered ahead of use", unit="blocks", ge=0)
+    prefetch: int = knob(1, "run", "blocks whose parameters are gathered ahead of use", unit="blocks", ge=1)
     update_in_backward: bool = knob(
         False, "run", "update each weight once its gradient is there, and free that (needs optimizer.clip_norm = 0)"
     )
