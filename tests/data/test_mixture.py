@@ -15,9 +15,11 @@ def drawn(mixture: Mixture, count: int) -> np.ndarray:
     sources, numbers = mixture.sources_at(0, count)
     hits = np.zeros((count + 1, mixture.sources), dtype=np.int64)
     hits[np.arange(1, count + 1), sources] = 1
-    counts = hits.cumsum(0)
-    assert np.array_equal(numbers, counts[np.arange(count), sources]), "numbers count each source's samples from 0"
-    return counts
+    for source in range(mixture.sources):
+        of_source = numbers[sources == source]
+        assert np.array_equal(np.sort(of_source), np.arange(len(of_source))), "each sample of a source once"
+        assert np.abs(of_source - np.arange(len(of_source))).max(initial=0) < BOUNDARY
+    return hits.cumsum(0)
 
 
 def asked(stages: list[Stage], count: int) -> np.ndarray:
@@ -49,28 +51,54 @@ def test_the_realised_mixture_stays_at_its_target(weights: tuple[float, ...]) ->
     count = 40 * BOUNDARY
     off = np.abs(drawn(mixture, count) - asked(stages, count))
     assert off[::BOUNDARY].max() <= 1
-    assert off.max() <= min(4, mixture.bound() + 1e-6)
+    assert off.max() <= mixture.bound() + 1 <= 4
 
 
 @settings(max_examples=60)
-@given(st.lists(st.floats(1e-9, 1), min_size=1, max_size=40))
-def test_no_weights_break_the_bound(weights: list[float]) -> None:
+@given(st.integers(2, 60), st.sampled_from([0.1, 0.3, 1.0, 10.0]), st.integers(0, 2**32))
+def test_no_weights_break_the_bounds(sources: int, evenness: float, seed: int) -> None:
+    weights = np.maximum(np.random.default_rng(seed).dirichlet([evenness] * sources), 1e-3)
+    stages = [Stage(0, tuple(weights.tolist()))]
+    mixture = Mixture(stages, [None] * sources)
+    off = np.abs(drawn(mixture, 6 * BOUNDARY) - asked(stages, 6 * BOUNDARY))
+    assert off[::BOUNDARY].max() <= 1 + 1e-9
+    assert off.max() <= 4
+    assert mixture.bound() < 1.7
+
+
+@settings(max_examples=60)
+@given(st.lists(st.floats(1e-12, 1), min_size=1, max_size=40))
+def test_tiny_weights_too(weights: list[float]) -> None:
     stages = [Stage(0, tuple(weights))]
     mixture = Mixture(stages, [None] * len(weights))
-    off = np.abs(drawn(mixture, 3 * BOUNDARY) - asked(stages, 3 * BOUNDARY))
-    assert off.max() <= mixture.bound() + 1e-6 <= 2
+    assert np.abs(drawn(mixture, 3 * BOUNDARY) - asked(stages, 3 * BOUNDARY)).max() <= 4
+    assert mixture.bound() < 1.7
+
+
+def test_samples_near_a_boundary_change_places_where_a_source_is_too_far_off() -> None:
+    """Weights for which trees alone leave a source 1.18 off at a boundary: without mending this would be red."""
+    weights = tuple(np.random.default_rng(3).dirichlet([0.1] * 10) + 1e-3)
+    mixture = Mixture([Stage(0, weights)], [None] * 10)
+    mended = [index for index in range(BOUNDARY, 300 * BOUNDARY, BOUNDARY) if mixture._mend(index) is not None]
+    assert mended
+    for boundary in mended:
+        raw = mixture._counts_at(boundary) - mixture.targets(boundary)
+        assert np.abs(raw).max() > 1
+        assert np.abs(mixture.counts(boundary) - mixture.targets(boundary)).max() <= 1
 
 
 @settings(max_examples=40)
-@given(st.lists(st.floats(0.01, 1), min_size=2, max_size=8), st.integers(0, 2**40), st.integers(1, 600))
+@given(st.lists(st.floats(0.01, 1), min_size=2, max_size=8), st.integers(0, 2**40), st.integers(1, 6000))
 def test_any_index_is_known_without_what_came_before(weights: list[float], first: int, count: int) -> None:
     mixture = Mixture([Stage(0, tuple(weights))], [None] * len(weights))
     sources, numbers = mixture.sources_at(first, count)
     before, after = mixture.counts(first), mixture.counts(first + count)
     assert before.sum() == first
     assert np.array_equal(np.bincount(sources, minlength=len(weights)), after - before)
-    for source in range(len(weights)):
-        assert numbers[sources == source].tolist() == list(range(before[source], after[source]))
+    whole_sources, whole_numbers = mixture.sources_at(first - first % 700, 700 + count)
+    here = slice(first % 700, first % 700 + count)
+    assert np.array_equal(whole_sources[here], sources)
+    assert np.array_equal(whole_numbers[here], numbers)
 
 
 def test_weights_that_change_keep_each_source_at_its_target() -> None:

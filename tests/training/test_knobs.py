@@ -15,7 +15,7 @@ from tiny_runs import SMALL, make_run, train
 ELSEWHERE = {
     "model.rope_scaling": "a table; its fields are changed one by one",
     **{
-        f"data.sources.{name}": "of a list: tests/data/test_mixed_loader.py"
+        f"data.sources.{name}": "of a list: tests/data/test_mixture_commands.py"
         for name in ("name", "folder", "weight", "later", "later.tokens", "later.weight", "epochs")
     },
     "data.prefetch": "no outcome may depend on it: tests/data/test_prefetch.py",

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from argosy.data.corpus import Document
 from argosy.data.tokenizer import Kind, Tokenizer
+from argosy.hardware.machine import this_machine
 
 BATCH_BYTES = 1 << 20
 """Text of one batch."""
@@ -50,7 +51,7 @@ def encode(
     """
     batches = _by_size(documents)
     may_start = not multiprocessing.current_process().daemon
-    processes = (workers or len(os.sched_getaffinity(0))) if may_start else 1
+    processes = (workers or this_machine().cores) if may_start else 1
     first = list(islice(batches, ALONE_BATCHES)) if workers is None else []
     if processes == 1 or (workers is None and len(first) < ALONE_BATCHES):
         for batch in chain(first, batches):

@@ -7,17 +7,19 @@ was given before any index is known from the index alone: a seek costs as much a
 How far a source can be from its target: each node on its way rounds by at most half a sample, and what a node above
 rounded reaches it divided by its share of that node. :meth:`Mixture.bound` adds it up. A Huffman tree keeps it small,
 because a source's weight is a vanishing part of its far ancestors: at most 1 for up to four sources with any weights,
-about 1.1 for a hundred like ones, never above 1.7.
+about 1.1 for a hundred like ones, never above 1.7. Where a source is more than one sample off at a multiple of 4,096,
+samples near there change places (:meth:`Mixture._mended`), which needs no memory of other places either.
 
 When weights change (a schedule, a source at its limit) there is another tree, whose phases take over what each source
 is behind or ahead. Nothing depends on weights still to come: a schedule may be changed for what was not drawn yet.
 """
 
 import heapq
+import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -28,6 +30,10 @@ Floats = NDArray[np.float64]
 
 FOREVER = 1 << 62
 """Index beyond any run."""
+BOUNDARY = 1 << 12
+"""At multiples of it each source is within one sample of its target."""
+REACH = BOUNDARY // 2
+"""How far from a boundary samples may change places for that."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +104,14 @@ class _Segment:
     counts: Ints
     """[sources] samples drawn before ``first``."""
 
+    @cached_property
+    def nodes(self) -> list[tuple[int, int, float, float]]:
+        """(lighter child, heavier child, share, phase) of each node."""
+        lighter = np.take_along_axis(self.tree.children, self.light[:, None], axis=1)[:, 0]
+        heavier = np.take_along_axis(self.tree.children, 1 - self.light[:, None], axis=1)[:, 0]
+        columns = (lighter, heavier, self.share, self.phase)
+        return list(zip(*(column.tolist() for column in columns), strict=True))
+
 
 class Mixture:
     """Sources in the proportions of a schedule.
@@ -117,6 +131,7 @@ class Mixture:
         self.limits = tuple(limits)
         self.sources = len(limits)
         self._segments: list[_Segment] = []
+        self._mend = lru_cache(maxsize=8)(self._mended)
         self.end = FOREVER
         """Global index at which every source with a weight has reached its limit."""
         self._lay_out()
@@ -131,22 +146,22 @@ class Mixture:
         """
         if first + count > self.end:
             raise IndexError(f"the sources hold {self.end} samples, {first + count} are asked for")
-        sources, ranks = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
-        done = 0
-        while done < count:
-            place = self._segment_at(first + done)
-            segment = self._segments[place]
-            stop = self._segments[place + 1].first if place + 1 < len(self._segments) else FOREVER
-            part = slice(done, min(count, stop - first))
-            numbers = np.arange(first + part.start - segment.first, first + part.stop - segment.first, dtype=np.int64)
-            self._descend(segment, numbers, sources[part], ranks[part])
-            done = part.stop
+        sources, ranks = self._raw(first, count)
+        for boundary in range(-(-(first - REACH + 1) // BOUNDARY) * BOUNDARY, first + count + REACH, BOUNDARY):
+            if (mended := self._mend(boundary)) is not None:
+                begin = boundary - REACH
+                here = slice(max(0, begin - first), min(count, begin + 2 * REACH - first))
+                there = slice(max(0, first - begin), max(0, first - begin) + here.stop - here.start)
+                sources[here], ranks[here] = mended[0][there], mended[1][there]
         return sources, ranks
 
     def counts(self, index: int) -> Ints:
         """[sources] samples of each source before a global index."""
-        segment = self._segments[self._segment_at(index)]
-        return self._counts(segment, index - segment.first)
+        boundary = (index + REACH) // BOUNDARY * BOUNDARY
+        if (mended := self._mend(boundary)) is not None:
+            begin = boundary - REACH
+            return self._counts_at(begin) + np.bincount(mended[0][: index - begin], minlength=self.sources)
+        return self._counts_at(index)
 
     def targets(self, index: int) -> Floats:
         """[sources] what the weights ask for before a global index, as real numbers."""
@@ -172,6 +187,60 @@ class Mixture:
         return [Stage(segment.first, segment.weights) for segment in self._segments]
 
     # -- the tree -----------------------------------------------------------------------------------
+
+    def _raw(self, first: int, count: int) -> tuple[Ints, Ints]:
+        """What the trees give, before samples near boundaries change places."""
+        sources, ranks = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
+        done = 0
+        while done < count:
+            place = self._segment_at(first + done)
+            segment, stop = self._segments[place], self._stop(place)
+            part = slice(done, min(count, stop - first))
+            numbers = np.arange(first + part.start - segment.first, first + part.stop - segment.first, dtype=np.int64)
+            self._descend(segment, numbers, sources[part], ranks[part])
+            done = part.stop
+        return sources, ranks
+
+    def _counts_at(self, index: int) -> Ints:
+        segment = self._segments[self._segment_at(index)]
+        return self._counts(segment, index - segment.first)
+
+    def _mended(self, boundary: int) -> tuple[Ints, Ints] | None:
+        """What stands around a boundary where trees leave a source more than one sample off; None: no need.
+
+        A source that is ahead gives its last sample before the boundary for the first one behind it of the source that
+        is most behind. Stretches with constant weights only; a source with no sample near the boundary stays.
+        """
+        begin = boundary - REACH
+        if begin < 0:
+            return None
+        place = self._segment_at(begin)
+        if self._stop(place) < boundary + REACH:
+            return None
+        ahead = self._counts_at(boundary) - self.targets(boundary)
+        if np.abs(ahead).max() <= 1:
+            return None
+        sources, ranks = self._raw(begin, 2 * REACH)
+        for _ in range(self.sources):
+            furthest = int(np.abs(ahead).argmax())
+            if abs(ahead[furthest]) <= 1:
+                break
+            before, after = np.unique(sources[:REACH]), np.unique(sources[REACH:])
+            giver = furthest if ahead[furthest] > 0 else int(before[ahead[before].argmax()])
+            taker = furthest if ahead[furthest] < 0 else int(after[ahead[after].argmin()])
+            gives = np.flatnonzero(sources[:REACH] == giver)
+            takes = np.flatnonzero(sources[REACH:] == taker)
+            if not len(gives) or not len(takes):
+                break
+            pair = [int(gives[-1]), REACH + int(takes[0])]
+            sources[pair], ranks[pair] = sources[pair[::-1]], ranks[pair[::-1]]
+            ahead[giver] -= 1
+            ahead[taker] += 1
+        return sources, ranks
+
+    def _stop(self, place: int) -> int:
+        """Where a segment ends."""
+        return self._segments[place + 1].first if place + 1 < len(self._segments) else self.end
 
     def _segment_at(self, index: int) -> int:
         return bisect_right(self._segments, index, key=lambda segment: segment.first) - 1
@@ -199,26 +268,19 @@ class Mixture:
                 keep = ~leaf
                 places, nodes, numbers = places[keep], nodes[keep], numbers[keep]
 
-    def _split(self, segment: _Segment, number: int) -> Ints:
-        """[nodes, 2] how many of the segment's first ``number`` samples went to each child."""
-        given = np.zeros((len(segment.tree.children), 2), dtype=np.int64)
-        reached = {0: number}
-        for node, pair in enumerate(segment.tree.children.tolist()):
-            light = int(segment.light[node])
-            given[node, light] = np.floor(reached[node] * segment.share[node] + segment.phase[node])
-            given[node, 1 - light] = reached[node] - given[node, light]
-            reached[pair[0]], reached[pair[1]] = given[node].tolist()
-        return given
-
     def _counts(self, segment: _Segment, number: int) -> Ints:
-        if not len(segment.tree.children):
-            return segment.counts + number
+        """[sources] samples of each before the segment's sample ``number``."""
         counts = segment.counts.copy()
-        given = self._split(segment, number)
-        for pair, of_pair in zip(segment.tree.children.tolist(), given.tolist(), strict=True):
-            for child, count in zip(pair, of_pair, strict=True):
+        if not segment.nodes:
+            return counts + number
+        reached = [number] + [0] * len(segment.nodes)
+        for node, (lighter, heavier, share, phase) in enumerate(segment.nodes):
+            light = math.floor(reached[node] * share + phase)
+            for child, given in ((lighter, light), (heavier, reached[node] - light)):
                 if child < 0:
-                    counts[~child] += count
+                    counts[~child] += given
+                else:
+                    reached[child] = given
         return counts
 
     # -- laying out ---------------------------------------------------------------------------------

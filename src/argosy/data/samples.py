@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from argosy.data.mixture import Mixture, Stage
 from argosy.data.permutation import Permutation, permute
 
-BLOCK = 1 << 9
+BLOCK = 1 << 8
 """Indices worked out in one call: numpy's cost per call is then spread over many samples, and a seek stays short."""
 
 Ints = NDArray[np.int64]

@@ -27,7 +27,7 @@ def completed(recipe: Recipe, folder: Path) -> Recipe:
     if origin.folder.absolute().is_relative_to(folder.absolute()):
         raise UsageError("a run cannot start from itself", where=str(folder), do="name another --run-dir, or add --new")
     model = origin.model.model_dump(mode="json", exclude_none=True) if origin.model else {}
-    recipe = _filled(recipe, origin.name, model, _tokenizer(recipe.data.source, origin))
+    recipe = _filled(recipe, origin.name, model, _tokenizer(_first_source(recipe), origin))
     check_load(recipe, origin)
     return recipe
 
@@ -35,6 +35,11 @@ def completed(recipe: Recipe, folder: Path) -> Recipe:
 def parent_of(recipe: Recipe) -> str | None:
     """What run.json says of where the weights came from; see :class:`argosy.checkpoint.origin.Origin`."""
     return find_origin(recipe.init.from_).parent if recipe.init.from_ is not None else None
+
+
+def _first_source(recipe: Recipe) -> str:
+    """All sources of a mixture have one tokenizer."""
+    return recipe.data.sources[0].folder if recipe.data.sources else recipe.data.source
 
 
 def _tokenizer(source: str, origin: Origin) -> dict[str, Any]:
