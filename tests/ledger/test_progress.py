@@ -206,3 +206,11 @@ def test_unknown_is_left_out_and_zero_is_shown():
 )
 def test_eta(eta_s, text):
     assert format_line(replace(STATE, eta_s=eta_s), 200).endswith(f"eta {text}")
+
+
+def test_math_without_a_processor_is_not_useful_while_the_run_goes_on(tmp_path):
+    run = GrowingRun(tmp_path / "run", world=1)
+    run.begin(0)
+    run.all(step(0, 0, 1, forward=1.0) | {"u": [400_000_000, 300_000_000]})
+    state = Progress(run.path, 1, clock=lambda: S).poll()
+    assert (state.useful_share, state.leak, state.leak_share) == (0.6, "compute.contention", 0.3)

@@ -14,6 +14,7 @@ from argosy.ledger.accounts import account
 from argosy.ledger.tail import Tail
 
 RESIDUAL = "unattributed.residual"
+MATH_ACCOUNT = account("forward", "kept")
 
 
 class LiveRank:
@@ -65,6 +66,10 @@ class LiveRank:
     def _step(self, record: dict[str, Any]) -> None:
         own_ns = record["t1"] - record["t0"] - self._placed_ns.pop(0, 0)
         times = self._named(record.get("a", ()))
+        off, queued = record.get("u") or (0, 0)  # math without a processor is no math
+        off = min(off, times[MATH_ACCOUNT])
+        times.update({MATH_ACCOUNT: -off, "compute.contention": min(queued, off)})
+        times["compute.launch_gap"] += off - min(queued, off)
         times[RESIDUAL] += own_ns - sum(times.values())
         if record.get("x"):
             self.kept_ns[account("forward", "skipped")] += own_ns
