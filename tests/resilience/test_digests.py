@@ -63,3 +63,19 @@ def test_all_ranks_learn_the_same(run_ranks: Any, guilty: int, step: int) -> Non
 @pytest.mark.dist
 def test_equal_replicas_are_quiet(run_ranks: Any) -> None:
     assert run_ranks(2, flip_one, 5, 1) == [[None]] * 2
+
+
+def start_different(guilty: int) -> list[Any]:
+    state = torch.full((8,), 2.0 if dist.get_rank() == guilty else 1.0)
+    assert dist.group.WORLD is not None
+    try:
+        StateDigests(20, [state], [0] * dist.get_world_size(), dist.group.WORLD, 40).check_start()
+    except CorruptedState as error:
+        return [error.guilty_rank, error.good_until, "started so" in str(error)]
+    return [None]
+
+
+@pytest.mark.dist
+def test_replicas_that_start_different_are_refused(run_ranks: Any) -> None:
+    assert run_ranks(3, start_different, 1) == [[1, 0, True]] * 3
+    assert run_ranks(2, start_different, 7) == [[None]] * 2

@@ -33,6 +33,7 @@ class Digests(Observer):
         replicas = [ready.layout.rank(here | {"dp": 0}) for here in map(ready.layout.coordinates, range(ready.world))]
         tensors = [tensor for part in ("model", "optimizer") for tensor in ready.tree[part].values()]
         self._digests = StateDigests(self._every_steps, tensors, replicas, ready.group, ready.step)
+        self._digests.check_start()
 
     def on_phase(self, name: str, step: int) -> None:
         if name == "ckpt_block" and self._digests is not None:

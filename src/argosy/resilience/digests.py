@@ -86,6 +86,11 @@ class StateDigests:
     def has_twins(self) -> bool:
         return len(set(self._replicas)) < len(self._replicas)
 
+    def check_start(self) -> None:
+        """Refuse replicas that start different: nothing later would make them equal. Collective."""
+        start, self._good_until = self._good_until, -1
+        self.check(start)
+
     def after_step(self, step: int) -> None:
         """Collective, every `every_steps`; raises CorruptedState on all ranks alike. `step` updates are done."""
         if step % self._every_steps == 0:
@@ -103,4 +108,5 @@ class StateDigests:
             return
         who = f"rank {found.guilty} differs from the other" if found.guilty is not None else "nobody can be told from"
         text = f"state of replicas {list(found.ranks)} differs after step {step}: {who} replicas"
-        raise CorruptedState(f"{text}; equal until step {self._good_until}", found.guilty, self._good_until)
+        known = f"equal until step {self._good_until}" if self._good_until >= 0 else "they have started so"
+        raise CorruptedState(f"{text}; {known}", found.guilty, max(0, self._good_until))
