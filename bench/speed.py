@@ -65,7 +65,7 @@ def contest(name: str, options: argparse.Namespace, folder: Path) -> dict[str, A
         if len(there) < 2:
             raise Failed("a contest needs two contestants")
         own = lambda: sum(each.cpu_seconds() for each in there.values())  # noqa: E731
-        slowest_s = max(each.steps(4)[0] for each in there.values()) / 4
+        slowest_s = max(each.steps(2)[0] for each in there.values()) / 2
         steps = max(1, round(options.seconds_per_chunk / slowest_s))
         steps = min(steps, (MOST_STEPS - 100) // options.pairs)
         quiet = Quiet(own())

@@ -2,6 +2,7 @@
 
 import json
 import os
+import select
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,9 @@ from typing import Any
 import psutil
 from contest.configurations import Entry
 from peers.install import ENVIRONMENTS, interpreter
+
+_ANSWER_S = 180.0
+"""A contestant that compiles on a busy machine takes most of it; one that stands still longer never comes back."""
 
 
 class Failed(Exception):
@@ -81,6 +85,10 @@ class Contestant:
         reports = []
         for rank in self._ranks:
             assert rank.stdout is not None
+            # One line is all that a rank says until it is told to go on, so none can wait in a buffer behind another.
+            answered, _, _ = select.select([rank.stdout], [], [], _ANSWER_S)
+            if not answered:
+                raise Failed(f"no report within {_ANSWER_S:g} s")
             line = rank.stdout.readline()
             try:
                 reports.append(json.loads(line))
