@@ -10,6 +10,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.autograd.function import once_differentiable
 from torch.distributed.tensor import DTensor
 
@@ -18,8 +19,8 @@ _QUERY_BLOCK = 128
 
 
 def applies(x: Tensor) -> bool:
-    """Whether `x` lives on a CPU, undivided, outside of a compiler."""
-    return x.device.type == "cpu" and not torch.compiler.is_compiling() and not isinstance(x, DTensor)
+    """Whether `x` lives on a CPU, undivided, outside of a compiler, and has values."""
+    return x.device.type == "cpu" and not torch.compiler.is_compiling() and not isinstance(x, (DTensor, FakeTensor))
 
 
 def product(x: Tensor, weight: Tensor) -> Tensor:
@@ -58,6 +59,41 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     if x.dtype != torch.float32:
         return F.linear(x, weight, bias)
     out = _Linear.apply(x, weight)
+    return out if bias is None else out + bias
+
+
+def compiles(x: Tensor) -> bool:
+    """Whether a compiler is at work on an `x` of fp32 on a CPU: it would leave the products to MKL."""
+    on_cpu = torch.compiler.is_compiling() and x.device.type == "cpu" and not isinstance(x, DTensor)
+    return on_cpu and x.dtype == torch.float32 and _has_onednn_linear()
+
+
+@torch.library.custom_op("argosy::product", mutates_args=())
+def _compiled_product(x: Tensor, weight: Tensor) -> Tensor:
+    """:func:`product` as one operation that a compiler does not look into, with its gradient."""
+    return product(x, weight)
+
+
+@_compiled_product.register_fake
+def _(x: Tensor, weight: Tensor) -> Tensor:
+    return x.new_empty(len(x), len(weight))
+
+
+def _save_for_gradients(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+    ctx.save_for_backward(*inputs)
+
+
+def _gradients(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+    x, weight = ctx.saved_tensors
+    return _compiled_product(grad, weight.T), _compiled_product(grad.T, x.T)
+
+
+_compiled_product.register_autograd(_gradients, setup_context=_save_for_gradients)
+
+
+def compiled_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """F.linear of fp32 in a graph that is compiled; x [..., K], weight [N, K], bias [N]."""
+    out = _compiled_product(x.reshape(-1, x.size(-1)), weight).view(*x.shape[:-1], len(weight))
     return out if bias is None else out + bias
 
 

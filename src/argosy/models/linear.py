@@ -22,4 +22,8 @@ class Linear(nn.Linear):
         bias = None if self.bias is None else local(self.bias).to(x.dtype)
         if bias is not None and not self.bias_share:
             bias = bias * 0  # all ranks have the same graph, and a gradient for each parameter
-        return cpu.linear(x, weight, bias) if cpu.applies(x) else F.linear(x, weight, bias)
+        if cpu.applies(x):
+            return cpu.linear(x, weight, bias)
+        if cpu.compiles(x):
+            return cpu.compiled_linear(x, weight, bias)
+        return F.linear(x, weight, bias)

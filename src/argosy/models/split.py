@@ -25,6 +25,20 @@ def local(parameter: Tensor) -> Tensor:
     return parameter.to_local() if isinstance(parameter, DTensor) else parameter
 
 
+def divided_like(tensor: Tensor, part: Tensor) -> Tensor:
+    """`part` as what this rank holds of a tensor of the shape and division of `tensor`."""
+    if not isinstance(tensor, DTensor):
+        return part
+    return DTensor.from_local(
+        part,
+        tensor.device_mesh,
+        tensor.placements,
+        run_check=False,
+        shape=tensor.shape,
+        stride=tensor.stride(),
+    )
+
+
 def owned(tensor: Tensor) -> list[Tensor]:
     """For each dim of `tensor`, which indices of the whole this rank holds: int64, in the order of the local tensor.
 

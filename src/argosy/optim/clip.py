@@ -50,13 +50,14 @@ def combine(
 ) -> Tensor:
     """The norm from each rank's sum of p-th powers (for p = inf: maximum), by the groups that split what is in it."""
     op = dist.ReduceOp.MAX if math.isinf(p) else dist.ReduceOp.SUM
-    parts = torch.stack(list(parts_by_groups.values()) or [torch.zeros(())])
+    parts = list(parts_by_groups.values()) or [torch.zeros(())]
     for group in dict.fromkeys(group for groups in parts_by_groups for group in groups):
         chosen = [index for index, groups in enumerate(parts_by_groups) if group in groups]
-        part = parts[chosen]
-        all_reduce(part, op, group)
-        parts[chosen] = part
-    total = parts.max() if math.isinf(p) else parts.sum()
+        message = torch.stack([parts[index] for index in chosen])
+        all_reduce(message, op, group)
+        for index, part in zip(chosen, message, strict=True):
+            parts[index] = part
+    total = torch.stack(parts).max() if math.isinf(p) else torch.stack(parts).sum()
     for group in over:
         all_reduce(total, op, group)
     return total if math.isinf(p) else total.pow(1 / p)

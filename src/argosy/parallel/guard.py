@@ -120,7 +120,7 @@ def _tell(channel: _Channel, call: list[int]) -> tuple[dist.Work, list[torch.Ten
     """Exchange calls: a handle, and where those of all ranks will be once it is done."""
     mine = torch.tensor(call)
     calls = [torch.empty_like(mine) for _ in channel.ranks]
-    return channel.group.allgather([calls], [mine]), calls
+    return channel.group.allgather([calls], [mine]), calls  # type: ignore[attr-defined]  # the stubs lack it
 
 
 def _say(call: tuple[int, ...]) -> str:

@@ -9,10 +9,9 @@ from collections.abc import Sequence
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
+from torch import nn
 
-from argosy.models.split import local
+from argosy.models.split import divided_like, local
 
 
 class FlatGradients:
@@ -26,7 +25,7 @@ class FlatGradients:
         self._flat = torch.zeros(sum(p.numel() for p in mine), dtype=mine[0].dtype, device=mine[0].device)
         pieces = self._flat.split([p.numel() for p in mine])
         self._views = [
-            _like(parameter, piece.view(part.shape))
+            divided_like(parameter, piece.view(part.shape))
             for parameter, part, piece in zip(self._parameters, mine, pieces, strict=True)
         ]
 
@@ -44,17 +43,3 @@ class FlatGradients:
             narrow = self._flat.to(self._dtype)
             dist.all_reduce(narrow, group=self._group)
             self._flat.copy_(narrow)
-
-
-def _like(parameter: nn.Parameter, part: Tensor) -> Tensor:
-    """`part` as what this rank holds of a tensor divided like `parameter`."""
-    if not isinstance(parameter, DTensor):
-        return part
-    return DTensor.from_local(
-        part,
-        parameter.device_mesh,
-        parameter.placements,
-        run_check=False,
-        shape=parameter.shape,
-        stride=parameter.stride(),
-    )

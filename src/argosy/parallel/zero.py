@@ -14,7 +14,7 @@ from torch.distributed.tensor import DTensor, Placement, Replicate, Shard
 from torch.distributed.tensor.placement_types import _StridedShard
 
 from argosy.models.collectives import all_gather, reduce_scatter
-from argosy.models.split import local
+from argosy.models.split import divided_like, local
 
 
 class OptimizerShards:
@@ -52,10 +52,7 @@ class OptimizerShards:
             dist.all_reduce(summed, group=self._replicas)
         for (parameter, shard), part in zip(self.of.items(), summed.split([r.size(1) for r in rows]), strict=True):
             mine = local(shard)
-            gradient = part[: mine.numel()].view_as(mine).to(mine.dtype)
-            shard.grad = DTensor.from_local(
-                gradient, shard.device_mesh, shard.placements, run_check=False, shape=shard.shape, stride=shard.stride()
-            )
+            shard.grad = divided_like(shard, part[: mine.numel()].view_as(mine).to(mine.dtype))
             parameter.grad = None
 
     @torch.no_grad()
