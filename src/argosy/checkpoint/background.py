@@ -18,8 +18,8 @@ from argosy.checkpoint.snapshot import Snapshots
 from argosy.checkpoint.write import rank_file_name
 from argosy.checkpoint.writer_process import WriterProcess
 
-LOOK_EVERY_S = 0.05
-"""A look at the writer costs some 40 µs in a process that computes in between: many short steps look less often."""
+LOOK_EVERY_S = 1.0
+"""A writer that has answered says so in shared memory; one that has died does not, and is looked for less often."""
 
 
 @dataclass(frozen=True)
@@ -77,8 +77,7 @@ class BackgroundSave:
     @property
     def report(self) -> tuple[float, float]:
         """For the sum over ranks: whether this rank is done with its part of the save, and whether it failed."""
-        if (now_s := time.monotonic()) >= self._looked_s + LOOK_EVERY_S:
-            self._looked_s = now_s
+        if self._ticket is not None and self._worth_a_look():
             self._look(0.0)
         return float(self._manifest is not None and self._ticket is None), float(self._error is not None)
 
@@ -113,6 +112,14 @@ class BackgroundSave:
 
     def _order(self, order: Order) -> None:
         self._ticket, self._error = self.writer.order(order), None
+
+    def _worth_a_look(self) -> bool:
+        if self._snapshots.buffers.answered == self._ticket:
+            return True
+        if (now_s := time.monotonic()) < self._looked_s + LOOK_EVERY_S:
+            return False
+        self._looked_s = now_s
+        return True
 
     def _look(self, timeout_s: float | None) -> None:
         if self._ticket is not None and (answer := self.writer.answer(self._ticket, timeout_s)) is not None:

@@ -2,8 +2,8 @@
 
 ::
 
-    page 0    magic, version, shape of the file; the generation that may write; then two words for each buffer:
-              step held (-1: none), bytes of its note
+    page 0    magic, version, shape of the file; the last order that a writer has answered; the generation that may
+              write; then two words for each buffer: step held (-1: none), bytes of its note
     then      for each buffer: room for a note (JSON: what is not a tensor), and the tensors' bytes
 
 The step of a buffer is set to -1 before anything in it changes and written after everything else, so a process that is
@@ -13,6 +13,7 @@ nothing is left behind when all are gone. (`multiprocessing.shared_memory` would
 exits, and a file in /dev/shm would stay for ever.)
 """
 
+import errno
 import json
 import mmap
 import os
@@ -24,7 +25,8 @@ from argosy.errors import InputError
 _MAGIC = int.from_bytes(b"ARGOSNAP", "little")
 _VERSION = 1
 _SHAPE = struct.Struct("<QQQQQ")  # magic, version, buffers, note_bytes, data_bytes
-_GENERATION = 7  # index of a word in the header, each of 8 bytes
+_ANSWERED = 6  # index of a word in the header, each of 8 bytes
+_GENERATION = 7
 _WORDS_AT = 8  # index of the first word of buffer 0
 EMPTY = -1
 NOTE_BYTES = 1 << 20
@@ -53,6 +55,8 @@ class SharedBuffers:
 
         Raises OSError (ENOMEM) where there is not enough.
         """
+        if not hasattr(os, "memfd_create"):
+            raise OSError(errno.ENOSYS, "this system has no anonymous shared files")
         fd = os.memfd_create("argosy-snapshots", os.MFD_CLOEXEC)
         try:
             os.posix_fallocate(fd, 0, file_bytes(count, note_bytes, data_bytes))
@@ -72,6 +76,15 @@ class SharedBuffers:
     def claim(self, generation: int) -> None:
         """From now on only attempt `generation` writes: a rank of an older one that wakes up must keep off."""
         self._words[_GENERATION] = generation
+
+    @property
+    def answered(self) -> int:
+        """Number of the last order that the writer of this memory has answered: a look here costs no system call."""
+        return self._words[_ANSWERED]
+
+    @answered.setter
+    def answered(self, number: int) -> None:
+        self._words[_ANSWERED] = number
 
     def steps(self) -> list[int]:
         """The step that each buffer holds; -1 for none."""

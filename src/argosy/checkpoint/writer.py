@@ -36,6 +36,7 @@ def main(orders: Connection, buffers: SharedBuffers) -> None:
             error = cause if isinstance(cause, ArgosyError) else ArgosyError(root_cause(cause))
         with contextlib.suppress(BrokenPipeError):  # the rank is gone, and so are we at the next order
             orders.send((number, error))
+        buffers.answered = number  # after the answer: who sees the number finds it
 
 
 if __name__ == "__main__":

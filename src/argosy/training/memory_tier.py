@@ -1,6 +1,8 @@
 """The memory tier of one rank: snapshots that outlive its process, and back from them."""
 
+import contextlib
 import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -43,7 +45,8 @@ class Memory:
     def let_go(self) -> None:
         """What is held is on storage too: give the memory back."""
         if self.host is not None:
-            self.host.drop(self.rank)
+            with contextlib.suppress(StoppedError):  # the host is gone, and the memory with it
+                self.host.drop(self.rank)
             self.host.close()
 
 
@@ -69,6 +72,8 @@ def open_memory(
     free = free_memory_bytes()
     room_bytes = None if free is None else int(FREE_SHARE * free / _local_ranks(manifest.world_size))
     try:
+        if sys.platform != "linux":
+            raise OSError("memory that outlives a process is made with Linux's memfd_create")
         if outlives:
             host = SnapshotHost.start(host_name(run.path, run.info.id))
             buffers = hold(host, rank, _identity(state, rank, manifest), state.bytes, room_bytes)
@@ -81,7 +86,8 @@ def open_memory(
         why = why or "another rank has no memory for them"
         say(f"no snapshots ({why}): training waits while checkpoints are written")
         if host is not None:
-            host.drop(rank)
+            with contextlib.suppress(StoppedError):
+                host.drop(rank)
             host.close()
         return None
     return Memory(rank, Snapshots(state, buffers, manifest.generation), host)
