@@ -22,7 +22,7 @@ device   what the device did in a profiled step: s · m [phase of the host, what
          profiling it · b [module, forward, backward, idle inside]... ns · ev number of device activities seen
 memory   s · rss, peak_rss bytes of the process · parameters, gradients, optimizer bytes · of a device: allocated,
          peak, reserved, peak_reserved bytes, retries, ooms
-norms    s · local squared gradient norm of this rank's share · ranks sharing one batch
+norms    s · sq squared norm of this replica's part of the gradient, before it is summed
 ckpt     t · id · s updates it holds · tier storage|memory|copy · ph start|committed|failed|coalesced · why.
          Of snapshots in memory at most one a second is told
 restore  t · id · to updates it holds · tier · why failure|resume|operator|nan

@@ -152,6 +152,11 @@ def _learning(report: Report) -> Table:
     if worth.money_to_target is not None:
         shown = f"at least {worth.money_to_target:,.4g} {unit} to a loss of {worth.target_loss:g}"
         rows.append((Cell("to the target"), Cell(shown, worth.money_to_target)))
+    for noise in report.noise:
+        shown = (
+            f"{noise.tokens:,.0f} tokens ({noise.low:,.0f} to {noise.high:,.0f}), batches of {noise.batch_tokens:,.0f}"
+        )
+        rows.append((Cell(f"noise scale, attempt {noise.attempt}"), Cell(shown, noise.tokens)))
     for valued in worth.valued:
         amount = f"{seconds(valued.ns)} device-seconds; " if valued.ns is not None else ""
         rows.append((Cell(valued.account), Cell(f"{amount}{valued.why}", valued.ns)))

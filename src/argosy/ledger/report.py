@@ -20,6 +20,7 @@ from argosy.ledger.learning import evaluation_curve, last_of_kind, own_windows, 
 from argosy.ledger.memory import memory_rows
 from argosy.ledger.modules import module_rows
 from argosy.ledger.money import PriceList, money_text
+from argosy.ledger.noise import noise_scale
 from argosy.ledger.pace import PaceOf, pace
 from argosy.ledger.paid import paid_devices
 from argosy.ledger.pictures import heat_map, step_picture
@@ -128,6 +129,11 @@ def build_report(
         heat_map=heat_map(ranks),
         step_picture=step_picture(ranks),
         health=health(books.visits, leaders),
+        noise=[
+            found
+            for attempt in leaders
+            if (found := noise_scale([file for file in journal.ranks if file.attempt == attempt]))
+        ],
         worth=worth(
             source_tokens(journal.ranks),
             train_curve,

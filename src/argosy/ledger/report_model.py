@@ -13,6 +13,7 @@ from argosy.ledger.curve_point import Point
 from argosy.ledger.health import Health
 from argosy.ledger.memory import MemoryRow
 from argosy.ledger.modules import ModuleRow
+from argosy.ledger.noise import NoiseScale
 from argosy.ledger.pace import PaceOf
 from argosy.ledger.pictures import HeatMap, StepPicture
 from argosy.ledger.timeline import TimeLine
@@ -168,6 +169,8 @@ class Report:
     heat_map: HeatMap | None
     step_picture: StepPicture | None
     health: Health
+    noise: list[NoiseScale]
+    """Of each attempt whose replicas wrote the norms of their gradients."""
     worth: Worth
     refusals: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)

@@ -50,6 +50,7 @@ from argosy.training.guarding import Guarding
 from argosy.training.loop import Ranks, Trainer
 from argosy.training.memory import MemoryWatch
 from argosy.training.memory_tier import open_memory
+from argosy.training.noise import NoiseWatch
 from argosy.training.observers import Observer, Ready
 from argosy.training.peak import matmul_peak
 from argosy.training.phases import Phases
@@ -281,7 +282,9 @@ def _instruments(
         share=recipe.journal.profile_share,
         first_step=first_step,
     )
-    return [profiler, MemoryWatch(recorder, tree, device, seed=seed, every=every)]
+    memory = MemoryWatch(recorder, tree, device, seed=seed, every=every)
+    whole_replicas = layout.dp == layout.world_size > 1
+    return [profiler, memory, *([NoiseWatch(recorder, seed=seed, every=every)] if whole_replicas else [])]
 
 
 class _Voice:
