@@ -137,13 +137,13 @@ def test_every_stage_is_gone_on_with(source, tmp_path, monkeypatch):
 
         return progress
 
-    for limit in (0.2, 0.5, 0.9):
+    for limit in (0.2, 0.5, 0.9, 0.97):  # the last one lies in the second part
         with pytest.raises(KeyboardInterrupt):
             once(stop_at(limit))
     done.clear()
     once(stop_at(2))
     assert len(scans) == 1
-    assert min(done) > 0.8, "what was finished is not read into tokens again"
+    assert min(done) > 0.93, "what was finished is not read into tokens again"
     assert done[-1] == 1.0
 
 

@@ -368,7 +368,7 @@ def _show(found: dict[str, Any], as_json: bool) -> None:
     )
     if source.get("copies"):
         console.print(
-            f"copies     {source['copies']:,} documents, {source['copied_bytes']:,} bytes, have a text seen before"
+            f"copies     {source['copies']:,} documents repeat an earlier text, {source['copied_bytes']:,} bytes"
         )
     if found["rejected_file"]:
         console.print(f"set aside  {source['rejected']:,} records in {escape(found['rejected_file'])}")

@@ -7,6 +7,7 @@ results are taken in order, so that the data do not depend on the number of proc
 
 import multiprocessing
 import os
+import signal
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -120,6 +121,7 @@ _here: list[Tokenizer] = []
 
 
 def _begin(file: Path, kind: Kind) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process ends the others
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # one core for each process
     _here.append(Tokenizer.load(file, kind))
 

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from argosy.data.files import digest_file, fsync, write_json
+from argosy.data.files import digest_file, fsync, read_json, write_json
 from argosy.data.shard_files import block_sums
 from argosy.data.shards import MANIFEST, SCHEMA, SHARD_TOKENS, shard_path
 
@@ -157,6 +157,9 @@ class _OpenShard:
 
 def _finished(folder: Path) -> list[dict[str, Any]]:
     """Shards that an earlier writer finished; a line that a kill cut short does not count."""
+    if (folder / MANIFEST).exists():  # all of them
+        shards: list[dict[str, Any]] = read_json(folder / MANIFEST, SCHEMA)["shards"]
+        return shards
     path = folder / FINISHED
     if not path.exists():
         return []
