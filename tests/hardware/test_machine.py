@@ -5,8 +5,9 @@ import sys
 
 import pytest
 
+from argosy.errors import UsageError
 from argosy.hardware import machine
-from argosy.hardware.catalogue import catalogue, find
+from argosy.hardware.catalogue import catalogue, check_precision, find
 
 
 def test_this_machine_is_named_and_stable():
@@ -61,3 +62,12 @@ def test_nothing_here_imports_torch():
         "import sys, argosy.hardware.machine as m, argosy.hardware.catalogue, argosy.hardware.peaks; m.this_machine()"
     )
     subprocess.run([sys.executable, "-c", code + "; sys.exit('torch' in sys.modules)"], check=True)
+
+
+def test_precision_that_an_accelerator_lacks_is_refused() -> None:
+    with pytest.raises(UsageError, match="V100-SXM2-32GB has no products in bf16"):
+        check_precision("Tesla V100-SXM2-32GB", "bf16")
+    check_precision("Tesla V100-SXM2-32GB", "fp32")
+    check_precision("NVIDIA A100-SXM4-80GB", "bf16")
+    check_precision("an accelerator of tomorrow", "bf16")
+    check_precision(None, "bf16")

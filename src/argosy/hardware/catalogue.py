@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
+from argosy.errors import UsageError
+
 
 @dataclass(frozen=True)
 class Accelerator:
@@ -49,3 +51,14 @@ def find(name: str) -> Accelerator | None:
     """The accelerator that a driver calls `name`, or None: near names are other parts (H200 and H200 NVL)."""
     wanted = name.strip().casefold()
     return next((a for a in catalogue() if wanted in (n.casefold() for n in (a.id, *a.names))), None)
+
+
+def check_precision(name: str | None, dtype: str) -> None:
+    """Raise UsageError when the accelerator called `name` is known to have no products in `dtype`."""
+    known = None if name is None else find(name)
+    if known is not None and dtype not in known.peak_flops_per_s:
+        raise UsageError(
+            f"{known.id} has no products in {dtype}",
+            where="precision.compute",
+            do=f"use {' or '.join(one for one in ('fp32', 'bf16') if one in known.peak_flops_per_s)}",
+        )

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from argosy.errors import Exit
+from argosy.hardware.catalogue import check_precision
+from argosy.hardware.machine import this_machine
 from argosy.launch.attempt import Attempt, open_attempt
 from argosy.launch.completion import completed
 from argosy.launch.devices import Slots, resolve_slots
@@ -29,7 +31,7 @@ from argosy.policy.action import Stop
 from argosy.recipe.load import load_recipe
 from argosy.recipe.schema import Recipe
 from argosy.registry.run_folder import RunFolder
-from argosy.resilience.forkserver import Order
+from argosy.resilience.forkserver import Order, libc
 
 _LOG_LINES = 15
 
@@ -82,6 +84,8 @@ def train(
     folder = next_free(folder) if new else folder
     recipe = completed(recipe, folder)
     slots = resolve_slots(recipe.run.device, nproc)
+    if slots.kind == "cuda":
+        check_precision(this_machine().accelerator, recipe.precision.compute)
     layout = Layout.for_recipe(recipe, slots.count)
     check_batch(layout, recipe.batch_sequences)
     check_model(layout, recipe.model, recipe.data.sequence_length, recipe.vocab_size)
@@ -113,7 +117,9 @@ def next_free(folder: Path) -> Path:
 def _starter(run: RunFolder, recipe: Recipe, worker_command: Sequence[str] | None, entry: str) -> Starter:
     if worker_command is not None:
         return ColdStart(worker_command)
-    return WarmStart(run.path / "warm.log", entry) if recipe.resilience.warm else ColdStart()
+    if not recipe.resilience.warm or not hasattr(libc, "prctl"):  # a fork would not become a child of this process
+        return ColdStart()
+    return WarmStart(run.path / "warm.log", entry)
 
 
 class _Agent:
