@@ -15,12 +15,13 @@ from argosy.journal.phys import MATH, STEP_EXTERNAL
 from argosy.journal.reader import OPEN, JournalFile
 from argosy.ledger.accounts import PHYS
 from argosy.ledger.attempts import Seat, Source
+from argosy.ledger.exposed import Division
 from argosy.ledger.fate import AT_RISK, LOST, NONE, Visits
 from argosy.ledger.paid import PaidDevice
 from argosy.ledger.refusals import Refusals, record
 from argosy.ledger.step_times import divide_communication, step_times
 from argosy.ledger.sweep import NOBODY
-from argosy.ledger.waits import Division, Waits
+from argosy.ledger.waits import Waits
 from argosy.ledger.warmup import Warmup
 
 Ints = NDArray[np.int64]

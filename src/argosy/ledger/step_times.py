@@ -18,7 +18,7 @@ from argosy.journal.phys import MATH
 from argosy.journal.reader import JournalFile
 from argosy.ledger.accounts import PHYS
 from argosy.ledger.device import Profiles
-from argosy.ledger.waits import CHANNELS, EXPOSED, Division
+from argosy.ledger.exposed import CHANNELS, EXPOSED, Division
 from argosy.ledger.warmup import WARM, Warmup, settle
 
 Ints = NDArray[np.int64]

@@ -11,32 +11,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
-from argosy.journal.phys import AXES, comm
-from argosy.ledger.accounts import PHYS
+from argosy.journal.phys import comm
 from argosy.ledger.attempts import Source
+from argosy.ledger.exposed import CHANNELS, Division, Floats, Ints
 from argosy.ledger.groups import group_of_ranks
 from argosy.ledger.join import Waited, join
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-
-CHANNELS = (*AXES, "control")
-EXPOSED = [PHYS.index(comm(channel)) for channel in CHANNELS]
-
-
-@dataclass
-class Division:
-    """Of one rank's exposed communication, by row of its file: shares that were waiting, and that nobody can tell.
-
-    [rows, CHANNELS], 0 to 1; the rest is transfer.
-    """
-
-    wait: Floats
-    untold: Floats
-    exact: NDArray[np.bool_]
-    """[rows] from this step's own stamps."""
+from argosy.ledger.span_waits import divide_span_waits
 
 
 @dataclass
@@ -68,44 +49,26 @@ class Waits:
 
 
 NOBODY_KNOWS = -1
+NOT_THERE = np.iinfo(np.int64).max
 
 
 def divide_waits(files: Iterable[Source]) -> Waits:
     """Divide the exposed communication of one attempt's rank files."""
     ranks = sorted(files, key=lambda source: source.file.rank or 0)
     world = max(source.file.header["world"] for source in ranks)
-    visits, rows = _common_visits(ranks)
-    count = len(visits)
-    numbers = [source.file.rank or 0 for source in ranks]
     sampled, offsets = join(ranks)
-    exact = _exact(ranks, sampled)
-    divisions = [
-        Division(
-            np.zeros((len(source.file.steps), len(CHANNELS))),
-            np.zeros((len(source.file.steps), len(CHANNELS))),
-            np.zeros(len(source.file.steps), bool),
-        )
-        for source in ranks
-    ]
-    held = Held(numbers, visits, {}, {}, {}, sampled)
-    for column, channel in enumerate(CHANNELS):
-        exposed = [_column(source, comm(channel)) for source in ranks]
-        if not any(times.any() for times in exposed):
-            continue
-        group = group_of_ranks(ranks[0].file.header.get("layout") or {}, world, channel)
-        turns = _turns(numbers, group, exposed, exact, channel)
-        for number, members, complete in _groups(numbers, group):
-            _compare(members, complete, turns, column, channel, number, count, rows, exposed, divisions, held)
-        for index, source in enumerate(ranks):
-            _take_exact(divisions[index], exposed[index], column, exact.get((source.file.rank or 0, channel), {}))
-            if group is None:
-                divisions[index].untold[~divisions[index].exact, column] = 1.0
-    spans, span_waits = _spans(ranks, world)
+    visits, rows = _common_visits(ranks)
+    numbers = [source.file.rank or 0 for source in ranks]
+    comparison = _Comparison(ranks, rows, Held(numbers, visits, {}, {}, {}, sampled), _exact(ranks, sampled))
+    layout = ranks[0].file.header.get("layout") or {}
+    for channel in CHANNELS:
+        comparison.divide(channel, group_of_ranks(layout, world, channel))
+    spans, span_waits = divide_span_waits(ranks, world)
     return Waits(
-        steps=dict(zip(numbers, divisions, strict=True)),
+        steps=dict(zip(numbers, comparison.divisions, strict=True)),
         spans=spans,
         span_waits=span_waits,
-        held=held,
+        held=comparison.held,
         offsets={key: offset.ns for key, offset in offsets.items()},
     )
 
@@ -185,40 +148,62 @@ def _turns(numbers: Sequence[int], group: Ints | None, exposed: Sequence[Ints], 
     return waited / common if common else 0.0
 
 
-def _compare(
-    members: Sequence[int],
-    complete: bool,
-    turns: float,
-    column: int,
-    channel: str,
-    number: int,
-    count: int,
-    rows: Sequence[Ints],
-    exposed: Sequence[Ints],
-    divisions: Sequence[Division],
-    held: Held,
-) -> None:
-    """Unsampled steps of one group: everybody against the one that stood still least."""
-    table = np.full((len(members), count), np.iinfo(np.int64).max)
-    for line, index in enumerate(members):
-        table[line, rows[index]] = exposed[index]
-    last = table.argmin(axis=0)
-    common = table.min(axis=0)
-    waited = np.zeros(count)
-    for index in members:
-        mine = exposed[index].astype(np.float64)
-        least = common[rows[index]]
-        more = mine - least
-        of_common = turns * least if complete else np.zeros(len(mine))
-        share = np.divide(more + of_common, mine, out=np.zeros(len(mine)), where=mine > 0)
-        divisions[index].wait[:, column] = share
-        if not complete:
-            divisions[index].untold[:, column] = np.divide(least, mine, out=np.zeros(len(mine)), where=mine > 0)
-        waited[rows[index]] += more
-    seen = (table < np.iinfo(np.int64).max).sum(axis=0)
-    held.culprit[channel, number] = np.where(seen == len(members), np.array(members)[last], NOBODY_KNOWS)
-    held.waited[channel, number] = waited
-    held.members[channel, number] = [held.ranks[index] for index in members]
+@dataclass
+class _Comparison:
+    """Everything about the steps of one attempt, channel by channel."""
+
+    ranks: Sequence[Source]
+    rows: Sequence[Ints]
+    """For each rank, which of `held.visits` the rows of its file are."""
+    held: Held
+    exact: Exact
+    divisions: list[Division] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.divisions = [Division.of_nothing(len(source.file.steps)) for source in self.ranks]
+
+    def divide(self, channel: str, group: Ints | None) -> None:
+        """Divide what the ranks stood still on a channel; `group` [world] numbers their groups on it."""
+        column = CHANNELS.index(channel)
+        exposed = [_column(source, comm(channel)) for source in self.ranks]
+        if not any(times.any() for times in exposed):
+            return
+        turns = _turns(self.held.ranks, group, exposed, self.exact, channel)
+        for number, members, complete in _groups(self.held.ranks, group):
+            culprit, waited = self._compare(column, exposed, members, turns if complete else None)
+            self.held.culprit[channel, number], self.held.waited[channel, number] = culprit, waited
+            self.held.members[channel, number] = [self.held.ranks[index] for index in members]
+        for rank, division, mine in zip(self.held.ranks, self.divisions, exposed, strict=True):
+            _take_exact(division, mine, column, self.exact.get((rank, channel), {}))
+            if group is None:
+                division.untold[~division.exact, column] = 1.0
+
+    def _compare(
+        self, column: int, exposed: Sequence[Ints], members: Sequence[int], turns: float | None
+    ) -> tuple[Ints, Floats]:
+        """One group: everybody against the one that stood still least, who is returned with what others waited.
+
+        `turns` is the share of waiting in what even that one stood still; None if a member's journal is missing, and
+        that part can be anything.
+        """
+        table = np.full((len(members), len(self.held.visits)), NOT_THERE)
+        for line, index in enumerate(members):
+            table[line, self.rows[index]] = exposed[index]
+        common = table.min(axis=0)
+        waited = np.zeros(len(common))
+        for index in members:
+            mine, least = exposed[index].astype(np.float64), common[self.rows[index]]
+            more = mine - least
+            self.divisions[index].wait[:, column] = _ratio(more + (turns or 0.0) * least, mine)
+            if turns is None:
+                self.divisions[index].untold[:, column] = _ratio(least, mine)
+            waited[self.rows[index]] += more
+        all_there = (table < NOT_THERE).all(axis=0)
+        return np.where(all_there, np.array(members)[table.argmin(axis=0)], NOBODY_KNOWS), waited
+
+
+def _ratio(part: Floats | Ints, whole: Floats) -> Floats:
+    return np.divide(part, whole, out=np.zeros(len(whole)), where=whole > 0)
 
 
 def _take_exact(division: Division, exposed: Ints, column: int, cells: dict[int, tuple[int, int]]) -> None:
@@ -227,50 +212,3 @@ def _take_exact(division: Division, exposed: Ints, column: int, cells: dict[int,
         division.wait[row, column] = waited / whole
         division.untold[row, column] = untold / whole
         division.exact[row] = True
-
-
-def _spans(ranks: Sequence[Source], world: int) -> tuple[dict[int, Division], dict[tuple[int | None, str], int]]:
-    """Evaluations, saves and start-up phases: the n-th of a name on one rank is the n-th on all."""
-    least: dict[tuple[str, int, int], list[tuple[int, int]]] = {}
-    keys: dict[int, list[tuple[str, int]]] = {}
-    for source in ranks:
-        spans, rank = source.file.spans, source.file.rank or 0
-        order: dict[str, int] = {}
-        nth: dict[int, tuple[str, int]] = {}
-        for row in range(len(spans)):
-            name = spans.names[spans.phys[row]]
-            nth[row] = name, order.get(name, 0)
-            order[name] = order.get(name, 0) + 1
-        keys[rank] = [nth[int(row)] for row in spans.nested_rows]
-        for line, key in enumerate(keys[rank]):
-            for column, channel in enumerate(CHANNELS):
-                least.setdefault((*key, column), []).append((_nested(source, line, comm(channel)), rank))
-    divisions: dict[int, Division] = {}
-    waited: dict[tuple[int | None, str], int] = {}
-    for source in ranks:
-        rank = source.file.rank or 0
-        lines = keys[rank]
-        division = Division(
-            np.zeros((len(lines), len(CHANNELS))), np.zeros((len(lines), len(CHANNELS))), np.zeros(len(lines), bool)
-        )
-        for line, key in enumerate(lines):
-            for column, channel in enumerate(CHANNELS):
-                mine = _nested(source, line, comm(channel))
-                everybody = least[(*key, column)]
-                if not mine:
-                    continue
-                if len(everybody) < world:
-                    division.untold[line, column] = 1.0  # one that was killed in it, or has no nested phase
-                    continue
-                common, last = min(everybody)
-                division.wait[line, column] = (mine - common) / mine
-                if channel != "pp":
-                    waited[last, key[0]] = waited.get((last, key[0]), 0) + mine - common
-        divisions[rank] = division
-    return divisions, waited
-
-
-def _nested(source: Source, line: int, name: str) -> int:
-    names, nested = source.file.phys, source.file.spans.nested
-    position = names.index(name) if name in names else nested.shape[1]
-    return int(nested[line, position]) if position < nested.shape[1] else 0
