@@ -56,6 +56,12 @@ def test_a_killed_run_passes_all_that_do_not_depend_on_the_machines_speed(played
     assert asked == dict.fromkeys(asked, True), one_line(found)
     assert found.verdict_s is not None
     assert found.recovery_s is not None
+    (incident,) = played[0].incidents
+    assert list(incident.phases) == ["evidence", "terminate", "respawn", "rejoin", "first_step"]
+    assert incident.lost_steps in (0, 1), "a snapshot each step loses at most the one under way"
+    assert incident.lost_device_s is not None
+    assert incident.lost_device_s > 2 * (sum(incident.phases.values()) - incident.phases["first_step"]) - 0.01
+    assert incident.lost_money is None, "no price is known"
 
 
 def another_result(seen: Seen) -> None:

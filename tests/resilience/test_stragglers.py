@@ -68,3 +68,18 @@ def test_noise_names_nobody() -> None:
 
 def test_one_rank_alone_has_nobody_to_be_compared_with() -> None:
     assert look([times(1.0, 100, 1)]) == []
+
+
+def test_a_steering_rank_in_very_short_steps_is_not_slow() -> None:
+    own = [[time // 50 for time in times(1.2 if rank == 0 else 1.0, 200, rank)] for rank in range(4)]
+    assert look(own) == [], "2 ms steps, 0.4 ms more"
+
+
+def test_a_crowded_machine_names_nobody() -> None:
+    chance = random.Random(5)
+    own = [times(1.0, 400, rank) for rank in range(8)]
+    for step in range(400):  # each step somebody else has to wait for a processor
+        own[chance.randrange(8)][step] *= 2
+    for step in range(0, 400, 3):  # and one a little more often
+        own[3][step] *= 2
+    assert look(own) == []

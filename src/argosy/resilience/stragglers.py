@@ -1,9 +1,10 @@
 """Which rank needs longer than the others for the same work.
 
 Compared is each rank's *own* time of a step, without its waits in collectives: in the sum everybody is as slow as the
-slowest. A window of :data:`WINDOW` steps flags a rank whose median is :data:`MARGIN` above that of the others and that
-was slower than the others' median in :data:`SHARE` of the steps. One window is a suspicion; two in a row are a finding.
-Ranks that are all slow alike differ from nobody, so nobody is blamed.
+slowest. A window of :data:`WINDOW` steps flags a rank whose median is :data:`MARGIN` and :data:`LEAST_NS` above that of
+the others, and that was slower than every other in :data:`SHARE` of the steps: on a crowded machine the scheduler makes
+another rank slow each time. One window is a suspicion; two in a row are a finding. Ranks that are all slow alike differ
+from nobody, so nobody is blamed.
 """
 
 import statistics
@@ -14,6 +15,8 @@ from argosy.resilience.signs import Sign
 
 WINDOW = 20
 MARGIN = 0.06
+LEAST_NS = 3_000_000
+"""Rank 0 steers, and reads files for it: in very short steps that is a large share."""
 SHARE = 0.8
 _NOT_BEFORE = 5
 """First steps of an attempt, which fill caches unevenly."""
@@ -88,7 +91,8 @@ class Stragglers:
     def _excess(self, rank: int, steps: range) -> float | None:
         mine = self._own_ns[rank]
         others = [own for other, own in self._own_ns.items() if other != rank]
-        theirs = {step: statistics.median(own[step] for own in others) for step in steps}
-        excess = statistics.median(mine[step] for step in steps) / statistics.median(theirs.values()) - 1
-        slower = sum(mine[step] > theirs[step] for step in steps)
-        return excess if excess > MARGIN and slower >= SHARE * WINDOW else None
+        median_ns = statistics.median(statistics.median(own[step] for own in others) for step in steps)
+        mine_ns = statistics.median(mine[step] for step in steps)
+        slowest = sum(mine[step] > max(own[step] for own in others) for step in steps)
+        large = mine_ns > (1 + MARGIN) * median_ns and mine_ns > median_ns + LEAST_NS
+        return mine_ns / median_ns - 1 if large and slowest >= SHARE * WINDOW else None
