@@ -46,6 +46,36 @@ def test_explain_has_terms_that_add_up_and_a_picture(capsys: pytest.CaptureFixtu
                                 "tp": "scale-up link"}  # fmt: skip
 
 
+def test_explain_counts_a_recipes_own_layout(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "r.toml"
+    path.write_text("[model]\npreset = 'llama3-8b'\n[data]\nsequence_length = 8192\n[objective]\ntokens = 1e9\n"
+                    "[batch]\ntokens = 524288\n[layout]\ntp = 2\nmicro_batch_sequences = 1\n")  # fmt: skip
+    sets = ("--set", "layout.pp=2", "--set", "layout.schedule=zbv")
+    _, out, _ = _run(capsys, "plan", "explain", str(path), *sets, "--world-size", "16", "--json")
+    content = json.loads(out)
+    first, last = content["ranks"]
+    assert [rank["rank"] for rank in (first, last)] == [0, 8]
+    assert first["stages"] == [0, 3], "a V: the first pipeline rank has both ends"
+    assert first["parameter_bytes"] == 4 * first["parameters"] > last["parameter_bytes"]
+    assert first["optimizer_bytes"] == 2 * first["gradient_bytes"]
+    assert first["activation_bytes"] > 0
+    assert first["flops"]["backward"] == 2 * first["flops"]["forward"]
+    assert {c["axis"] for c in first["collectives"]} == {"pp", "fsdp", "tp"}
+    assert all(c["count"] * c["bytes"] > 0 for c in first["collectives"])
+    assert {span["kind"] for span in content["schedule"]["ranks"][1]} == {"F", "I", "W"}
+    assert sum(content["balanced_stage_layers"]) == 32
+
+    _, out, _ = _run(capsys, "plan", "explain", str(path), *sets, "--world-size", "16", "--rank", "9", "--json")
+    assert [rank["coordinates"]["tp"] for rank in json.loads(out)["ranks"]] == [1]
+    code, out, _ = _run(capsys, "plan", "explain", str(path), *sets, "--world-size", "16")
+    assert code == 0
+    assert "I0W0" in out
+    assert "gradients of norms and biases" in out
+    code, _, err = _run(capsys, "plan", "explain", str(path), "--world-size", "16", "--rank", "16")
+    assert (code, err.count("\n")) == (Exit.USAGE, 1)
+    assert "there is no rank 16 of 16" in err
+
+
 def test_fit_says_no_with_code_1(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = _run(capsys, "plan", "fit", "--model", "llama3-70b", "--cluster", "8xH100", "--json")
     content = json.loads(out)

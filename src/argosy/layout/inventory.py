@@ -9,7 +9,7 @@ from argosy.layout.activations import peak_bytes, recomputed_blocks
 from argosy.layout.layout import Axis
 from argosy.layout.stages import rank_stages, stage_blocks
 from argosy.layout.traffic import FP32, Collective, traffic
-from argosy.layout.weights import parameters_of, rank_weights, share
+from argosy.layout.weights import StageWeights, parameters_of, rank_weights, share
 from argosy.layout.work import Work
 from argosy.recipe.flops import forward_flops
 
@@ -86,12 +86,22 @@ def inventory(work: Work, rank: int = 0) -> Inventory:
         recomputed_blocks=tuple(sorted(recomputed)),
         parameters=local,
         parameter_bytes=FP32 * local,
-        gradient_bytes=FP32 * local,
+        gradient_bytes=FP32 * (_gradients_at_once(work, stages, here["fsdp"]) if layout.update_in_backward else local),
         optimizer_bytes=FP32 * states,
         activation_bytes=peak_bytes(work, rank, recomputed),
         flops=_flops(work, rank, len(recomputed)),
         collectives=tuple(traffic(work, stages, rank, len(recomputed))),
     )
+
+
+def _gradients_at_once(work: Work, stages: list[StageWeights], index: int) -> int:
+    """Elements of gradients that exist together when each weight is updated within backward: those of a group of FSDP2,
+    which come together, or of one weight."""
+    if work.layout.zero >= 2:
+        sizes = [sum(w.shard(work.layout.fsdp, index) for w in unit) for stage in stages for unit in stage.units]
+    else:
+        sizes = [weight.size for weight in parameters_of(stages)]
+    return max(sizes)
 
 
 def _flops(work: Work, rank: int, recomputed: int) -> Flops:

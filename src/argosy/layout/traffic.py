@@ -155,5 +155,5 @@ def _norm(work: Work, stages: list[StageWeights]) -> Iterator[Collective]:
 
 
 def _shard(work: Work, weight: Weight, index: int) -> int:
-    """Elements of a gradient that a rank holds after FSDP."""
-    return weight.shard(work.layout.fsdp, index) if work.layout.zero >= 2 else weight.size
+    """Elements of a gradient that a rank holds once it is summed over fsdp."""
+    return weight.shard(work.layout.fsdp, index) if work.layout.zero else weight.size
