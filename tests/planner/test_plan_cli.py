@@ -70,7 +70,7 @@ def test_explain_counts_a_recipes_own_layout(capsys: pytest.CaptureFixture[str],
     code, out, _ = _run(capsys, "plan", "explain", str(path), *sets, "--world-size", "16")
     assert code == 0
     assert "I0W0" in out
-    assert "gradients of norms and biases" in out
+    assert "reduce_scatter" in out
     code, _, err = _run(capsys, "plan", "explain", str(path), "--world-size", "16", "--rank", "16")
     assert (code, err.count("\n")) == (Exit.USAGE, 1)
     assert "there is no rank 16 of 16" in err
