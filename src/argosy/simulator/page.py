@@ -108,42 +108,48 @@ def _tiles(answer: Answer) -> Markup:
 def _waterfall(answer: Answer) -> Markup:
     """From what was paid down to what was useful, in the order of the run report."""
     sample, paid_s = answer.sample, float(answer.sample.paid_s.mean())
-    per_s = None if sample.money is None else float(sample.money.mean()) / paid_s
-    lines = [_bar("paid", "paid", paid_s, 0.0, 1.0, per_s, "whole")]
+    paid = None if sample.money is None else float(sample.money.mean())
+    hours, hours_unit = _thousands(paid_s / 3600, "GPU-hours")
+    sums, sums_unit = _thousands(paid or 0.0, answer.currency or "money")
+
+    def bar(title: str, layer: str, seconds: float, begin: float, style: str) -> Markup:
+        share = seconds / paid_s
+        piece = Piece(max(begin, 0.0), min(begin + share, 1.0), layer, f"{title}: {seconds / 3600:,.0f} GPU-hours")
+        money = "" if paid is None else amount(paid * share / sums)
+        cells = (amount(seconds / 3600 / hours), f"{100 * share:.2f}", money)
+        return el(
+            "tr",
+            el("th", title, scope="row"),
+            [el("td", cell) for cell in cells],
+            el("td", strip([piece]), class_="wide"),
+            class_=style,
+        )
+
+    lines = [bar("paid", "paid", paid_s, 0.0, "whole")]
     end = 1.0
     for layer in LAYERS:
-        accounts = sorted(
-            ((name, s) for name, s in sample.accounts.items() if name.partition(".")[0] == layer), key=lambda a: -a[1]
-        )
-        total_s = sum(s for _, s in accounts)
-        if not total_s:
+        inside = [(name, s) for name, s in sample.accounts.items() if name.partition(".")[0] == layer]
+        if not inside:
             continue
-        begin = end - total_s / paid_s
-        lines.append(_bar(layer, layer, total_s, begin, end, per_s, "whole"))
-        at = begin
-        for name, seconds in accounts:
-            lines.append(_bar(name.partition(".")[2], layer, seconds, at, at + seconds / paid_s, per_s, "part"))
+        total_s = sum(s for _, s in inside)
+        end -= total_s / paid_s
+        lines.append(bar(layer, layer, total_s, end, "whole"))
+        at = end
+        for name, seconds in sorted(inside, key=lambda item: -item[1]):
+            lines.append(bar(name.partition(".")[2], layer, seconds, at, "part"))
             at += seconds / paid_s
-        end = begin
     return el(
         "section",
         el("h2", "Where the paid time goes"),
         el("p", "Mean over all replications.", class_="note"),
-        table(["", "GPU-hours", "%", answer.currency or "money", ""], lines),
+        table(["", hours_unit, "%", sums_unit, ""], lines),
         id="waterfall",
     )
 
 
-def _bar(title: str, layer: str, seconds: float, begin: float, end: float, per_s: float | None, style: str) -> Markup:
-    piece = Piece(max(begin, 0.0), min(end, 1.0), layer, f"{title}: {seconds / 3600:,.0f} GPU-hours")
-    cells = (f"{seconds / 3600:,.0f}", f"{100 * (end - begin):.2f}", "" if per_s is None else amount(per_s * seconds))
-    return el(
-        "tr",
-        el("th", title, scope="row"),
-        [el("td", cell) for cell in cells],
-        el("td", strip([piece]), class_="wide"),
-        class_=style,
-    )
+def _thousands(largest: float, unit: str) -> tuple[float, str]:
+    """What a column is divided by so that it is narrow enough for a telephone, and its title."""
+    return (1e3, f"k {unit}") if largest >= 1e6 else (1.0, unit)
 
 
 def _distribution(answer: Answer) -> Markup:
