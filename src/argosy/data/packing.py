@@ -4,7 +4,7 @@ Both say where in a row each document begins, so that attention can be kept insi
 """
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,14 +97,18 @@ class BestFit:
 def document_masks(
     begins: Sequence[Sequence[int]], sequence_length: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """(segments, positions), each [rows, S], from where documents begin in each row."""
+    """(segments, positions), each [rows, S], from where documents begin in each row.
+
+    A row's first document has number 0, whether it begins there or before.
+    """
+    rows = np.arange(len(begins)) * sequence_length
     counts = [len(one) for one in begins]
-    marks = np.zeros((len(begins), sequence_length), dtype=np.int32)
-    rows = np.repeat(np.arange(len(begins)), counts)
     columns = np.fromiter((at for one in begins for at in one), dtype=np.int64, count=sum(counts))
-    marks[rows, columns] = 1
-    marks[:, 0] = 0  # the first document of a row has number 0, whether it begins there or before
-    segments = np.cumsum(marks, axis=1, dtype=np.int32)
-    places = np.arange(sequence_length, dtype=np.int32)
-    begun: NDArray[Any] = np.maximum.accumulate(marks * places, axis=1)
-    return segments, places - begun
+    starts = np.unique(np.concatenate([rows, np.repeat(rows, counts) + columns]))  # in all rows, end to end
+    size = len(begins) * sequence_length
+    lengths = np.diff(starts, append=size)
+    first = np.searchsorted(starts, rows)
+    numbers = np.arange(len(starts)) - np.repeat(first, np.diff(first, append=len(starts)))
+    segments = np.repeat(numbers.astype(np.int32), lengths)
+    positions = np.arange(size, dtype=np.int32) - np.repeat(starts.astype(np.int32), lengths)
+    return segments.reshape(-1, sequence_length), positions.reshape(-1, sequence_length)
