@@ -27,6 +27,9 @@ def _report(
     prometheus: Annotated[
         Path | None, typer.Option(help="Write the figures as a text file for Prometheus.", metavar="FILE")
     ] = None,
+    compact: Annotated[
+        bool, typer.Option("--compact", help="Write compact/ of a run that is over: its reports are then quick.")
+    ] = False,
     tolerant: Annotated[
         bool, typer.Option("--tolerant", help="Book what contradicts itself as unattributed instead of refusing.")
     ] = False,
@@ -42,12 +45,16 @@ def _report(
     if file is not None and not html:
         raise UsageError("a FILE goes with --html", where=str(file), do="argosy report RUN --html FILE")
     if not (path / "run.json").exists():
-        if html or diff or trace or prometheus or since or until:
+        if html or compact or diff or trace or prometheus or since or until:
             raise UsageError("is a folder of runs", where=str(path), do="name the folder of one run for these options")
         _runs(path, tolerant, as_json)
         return
     from argosy.ledger.period import period
-    from argosy.ledger.report import build_report
+    from argosy.ledger.report import build_report, compact_run
+
+    if compact:
+        made = compact_run(path)
+        typer.echo(f"written: {made.folder} ({made.bytes_per_record:.1f} bytes per step and rank)", err=as_json)
 
     report = build_report(path, tolerant=tolerant, window_ns=period(since, until))
     written = _write(path, report, file or path / "report.html" if html else None, trace, prometheus)

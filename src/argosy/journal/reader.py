@@ -4,7 +4,7 @@ Anything may have been killed at any byte: a line that does not parse is counted
 header is reported, kinds and fields that are not known are kept. Nothing is judged here; the ledger judges.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -182,12 +182,19 @@ class Journal:
         return [*self.agents, *self.ranks]
 
 
-def read_run(path: Path) -> Journal:
-    """The journal of the run in folder `path`. Raises InputError if there is none."""
+def read_run(path: Path, only: Mapping[int, int] | None = None) -> Journal:
+    """The journal of the run in folder `path`; with `only` (attempt → rank) of that rank alone.
+
+    Raises InputError if there is none.
+    """
     if not (path / "events").is_dir():
         raise InputError("is no run folder: it has no events/", where=str(path), do="name the folder of a run")
     ranks, agents, headless = [], [], []
     for file in sorted((path / "events").glob("attempt-*/*.jsonl")):
+        if only is not None and file.name.startswith("rank-"):
+            attempt = int(file.parent.name.removeprefix("attempt-"))
+            if file.name != f"rank-{only.get(attempt)}.jsonl":
+                continue
         content = read_file(file, name=str(file.relative_to(path)))
         if content is None:
             headless.append(str(file.relative_to(path)))

@@ -4,7 +4,7 @@
 The sums of accounts, of phys and of fates equal the paid time, always: books that do not sum are not returned.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
@@ -124,13 +124,15 @@ def keep_books(
     tolerant: bool = False,
     window_ns: tuple[int, int] | None = None,
     edges_ns: Sequence[int] = (),
+    on_device: Callable[[str, Ints], None] | None = None,
 ) -> Books:
     """Account for everything that was paid until `as_of_ns` (run time; everything there is if None).
 
     With `window_ns` only what was paid in [from, until) is counted, with the fates of the whole run; the books of
     adjacent windows sum to those of their union. `edges_ns` (run time, ascending) cut the accounts into `slices` that
-    sum to the whole. Raises :class:`~argosy.ledger.refusals.Refusal` naming the record
-    for what cannot be true; tolerant books leave it out, with its time in `unattributed.torn`, and list it.
+    sum to the whole. `on_device` is given each device's name and cells [attempts, PHYS, FATES].
+    Raises :class:`~argosy.ledger.refusals.Refusal` naming the record for what cannot be true; tolerant books leave it
+    out, with its time in `unattributed.torn`, and list it.
     """
     refusals = Refusals(tolerant)
     clock = RunClock(journal)
@@ -176,6 +178,8 @@ def keep_books(
             *(((by_visit, own),) if large else ()),
         ):
             total += part.astype(object) * device.count if large else part
+        if on_device is not None:
+            on_device(device.name, cells.by_attempt)
         warmups += segments.warmups
         accounts = {name: device.count * ns for name, ns in _accounts(cells.by_attempt.sum(axis=0)).items()}
         device_books[device.name] = DeviceBooks(device.paid_ns, device.count, tuple(device.intervals), accounts)

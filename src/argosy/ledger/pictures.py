@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from argosy.journal.line import lines
 from argosy.ledger.attempts import Source
+from argosy.ledger.compact import Compact
 
 COLUMNS, ROWS = 60, 64
 STEP_RANKS = 16
@@ -69,6 +71,23 @@ def heat_map(ranks: Sequence[Source]) -> HeatMap | None:
         steps=[int(longest.step[part[0]]) for part in parts],
         values_s=[[max(column) for column in zip(*values, strict=True)] for values in by_row.values()],
     )
+
+
+def compact_heat_map(found: Compact, leaders: Mapping[int, Source]) -> HeatMap | None:
+    """The same from `compact/`; more ranks than rows are joined in the order of their numbers."""
+    attempt = max((number for number, leader in leaders.items() if len(leader.file.steps)), default=None)
+    if attempt is None:
+        return None
+    leader = leaders[attempt].file
+    world, columns = int(leader.header["world"]), min(COLUMNS, len(leader.steps))
+    rows = min(ROWS, world)
+    values = [[0.0] * columns for _ in range(rows)]
+    for line, column, own_s in found.own_time(attempt, columns, ROWS):
+        values[line][column] = own_s
+    first = [-(-line * world // rows) for line in range(rows + 1)]
+    names = [f"rank {a}" if b - a == 1 else f"ranks {a} to {b - 1}" for a, b in pairwise(first)]
+    steps = [int(leader.steps.step[-(-column * len(leader.steps) // columns)]) for column in range(columns)]
+    return HeatMap(attempt, names, steps, values)
 
 
 def _own_s(source: Source) -> np.ndarray:

@@ -14,6 +14,8 @@ from argosy.ledger.attempt_rows import attempt_rows, how_it_ended
 from argosy.ledger.attempts import Source, sources
 from argosy.ledger.books import Books, keep_books
 from argosy.ledger.clocks import RunClock
+from argosy.ledger.compact import Compact, Compacted, compact
+from argosy.ledger.compact_books import compact_books
 from argosy.ledger.cost import CostCurve, account_money
 from argosy.ledger.health import health
 from argosy.ledger.learning import evaluation_curve, last_of_kind, own_windows, speed, training_curve
@@ -23,7 +25,7 @@ from argosy.ledger.money import PriceList, money_text
 from argosy.ledger.noise import noise_scale
 from argosy.ledger.pace import PaceOf, pace
 from argosy.ledger.paid import paid_devices
-from argosy.ledger.pictures import heat_map, step_picture
+from argosy.ledger.pictures import compact_heat_map, heat_map, step_picture
 from argosy.ledger.refusals import Refusals
 from argosy.ledger.report_model import LAYERS, Identity, Line, References, Report, Sample, Utilisation, Work
 from argosy.ledger.timeline import SLICES, RunHours, time_line
@@ -61,21 +63,27 @@ def build_report(
     `tolerant` those are left out and listed, their time in `unattributed.torn`.
     """
     run = RunFolder.open(run_path)
-    journal = read_run(run.path)
+    kept = None if paid is not None or window_ns or tolerant else Compact.find(run.path)
+    journal = read_run(run.path, only=kept.leaders if kept else None)
     if paid is not None:
         journal = replace(journal, paid=list(paid))
     if not journal.files:
         unread = f", and none of {len(journal.headless)} journal files can be read" if journal.headless else ""
         raise InputError(f"nothing to report: no attempt has begun{unread}", where=str(run_path))
+    prices = PriceList.from_records(journal.prices, where=str(run.price_file))
+    if kept and prices.boundaries():  # a price that changes cuts the books, and these cannot be cut
+        kept, journal = None, read_run(run.path)
     ranks, agents = sources(journal, RunClock(journal), None)
     hours = _run_hours(journal, [*ranks, *agents], tolerant)
-    edges_ns = [hours.back(at) for at in hours.edges(SLICES)[1:-1]] if hours.length_ns else []
-    books = keep_books(journal, tolerant=tolerant, edges_ns=edges_ns, window_ns=window_ns)
+    edges_ns = _edges(hours)
+    if kept:
+        books = compact_books(kept, journal)
+    else:
+        books = keep_books(journal, tolerant=tolerant, edges_ns=edges_ns, window_ns=window_ns)
     if window_ns and not books.paid_ns:
         raise InputError("nothing was paid in that time", where=str(run_path), do="choose another --since and --until")
     leaders = _first_of_each_attempt(ranks)
     files = [leader.file for leader in leaders.values()]
-    prices = PriceList.from_records(journal.prices, where=str(run.price_file))
     nanos, total_nanos = account_money(journal, books, prices, tolerant=tolerant)
     cost_at = CostCurve(((name, device.intervals) for name, device in books.devices.items()), prices)
     recipe, corpus = run.recipe(), last_of_kind(files, "corpus") or {}
@@ -126,7 +134,7 @@ def build_report(
         modules=module_rows(journal.ranks, recipe, vocab_size, peak.flops_per_s if peak else None),
         memory=memory_rows(journal.ranks),
         pace=[row for attempt in leaders if (row := _pace(journal, attempt))],
-        heat_map=heat_map(ranks),
+        heat_map=compact_heat_map(kept, leaders) if kept else heat_map(ranks),
         step_picture=step_picture(ranks),
         health=health(books.visits, leaders),
         noise=[
@@ -145,6 +153,14 @@ def build_report(
     )
 
 
+def compact_run(run_path: Path) -> Compacted:
+    """Write the run's `compact/`, cut as its report's picture over time is."""
+    run = RunFolder.open(run_path)
+    journal = read_run(run.path)
+    ranks, agents = sources(journal, RunClock(journal), None)
+    return compact(run.path, _edges(_run_hours(journal, [*ranks, *agents], False)))
+
+
 def utc(wall_ns: int) -> str:
     """A moment as ISO 8601, to the second."""
     return datetime.fromtimestamp(wall_ns // 10**9, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -161,6 +177,11 @@ def _first_of_each_attempt(files: Sequence[Source]) -> dict[int, Source]:
     for source in files:  # by attempt, and rank or name
         first.setdefault(source.file.attempt, source)
     return first
+
+
+def _edges(hours: RunHours) -> list[int]:
+    """Run time at the inner bounds of the slices."""
+    return [hours.back(at) for at in hours.edges(SLICES)[1:-1]] if hours.length_ns else []
 
 
 def _accounts(books: Books, nanos: Mapping[str, int | None]) -> dict[str, Line]:
