@@ -31,9 +31,7 @@ def two_ranks(
     *,
     sampled: bool,
     doing: str = "forward",
-    operation: str = "all_reduce",
     far: int = 0,
-    hosts: tuple[str, str] = ("h", "far"),
 ) -> WrittenRun:
     """Two ranks meet once a step; rank 1 comes `late_ms` of the step after rank 0, which comes after 40 ms.
 
@@ -41,7 +39,7 @@ def two_ranks(
     """
     run = WrittenRun()
     run.boots = {"far": "ffffffff-7e2a-4c58-9d3c-0123456789ab"}
-    for rank, host in enumerate(hosts):
+    for rank, host in enumerate(("h", "far")):
         run.wall_error, run.shift = (far, 3 * far) if host == "far" else (0, 0)
         file = run.rank(1, 0, rank, world=2, host=host)
         file.rows[0]["layout"] = {"dp": 2}
@@ -56,13 +54,11 @@ def two_ranks(
             if sampled:
                 line = [("forward", t, t + 40 * MS), (doing, t + 40 * MS, t + mine)]
                 line += [("comm.exposed.dp", t + mine, t + done), ("optimizer", t + done, t + STEP)]
-                root = 1 if operation == "broadcast" else None
-                call = Call(step, "dp", operation, "g", step, 8, t + mine, t + mine, t + done, source=root)
+                call = Call(step, "dp", "all_reduce", "g", step, 8, t + mine, t + mine, t + done)
                 told(file, step, [part for part in line if part[1] < part[2]], [call])
             assert meet <= done
         file.ckpt(len(late_ms), len(late_ms) * STEP).close(len(late_ms) * STEP)
-        if host not in hosts[:rank]:
-            run.agent(1, 0, world=2, host=host).end(len(late_ms) * STEP)
+        run.agent(1, 0, world=2, host=host).end(len(late_ms) * STEP)
         run.paid(0, len(late_ms) * STEP, rank, host=host)
     return run
 
@@ -95,10 +91,25 @@ def test_clocks_of_hosts_that_are_apart_change_no_wait(far: int) -> None:
 
 
 def test_a_broadcast_waits_for_its_root_alone() -> None:
-    run = two_ranks([30, 30, 30, 30, 30, 30], sampled=True, operation="broadcast", hosts=("h", "h"))
+    """Rank 2 comes long after the others and keeps nobody waiting; rank 1 comes before the root."""
+    run = WrittenRun()
+    for rank, (issued, done) in enumerate(((30, 32), (20, 35), (60, 64))):
+        file = run.rank(1, 0, rank, world=3)
+        file.rows[0]["layout"] = {"dp": 3}
+        for step in range(5):
+            t = step * STEP
+            file.step(step, t, t + STEP, forward=issued * MS, comm__exposed__dp=(done - issued) * MS)
+            stamps = (t + issued * MS, t + issued * MS, t + done * MS)
+            told(
+                file, step, [("forward", t, t + STEP)], [Call(step, "dp", "broadcast", "g", step, 8, *stamps, source=0)]
+            )
+        file.ckpt(5, 5 * STEP).close(5 * STEP)
+        run.paid(0, 5 * STEP, rank)
+    run.agent(1, 0, world=3).end(5 * STEP)
     books = keep_books(run.journal())
-    assert books.devices["h/cpu:0"].accounts["comm.wait_slow_rank"] == 180 * MS
-    assert "comm.wait_slow_rank" not in books.devices["h/cpu:1"].accounts
+    waited = [device.accounts.get("comm.wait_slow_rank", 0) for device in books.devices.values()]
+    assert waited == [0, 50 * MS, 0]
+    assert [device.accounts["comm.transfer.dp"] for device in books.devices.values()] == [10 * MS, 25 * MS, 20 * MS]
 
 
 def test_without_the_other_ranks_journal_nobody_knows_and_nothing_is_guessed() -> None:
