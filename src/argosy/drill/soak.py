@@ -1,7 +1,7 @@
 """A long run whose ranks are killed at random, with exponential gaps: what share of the paid time was useful?
 
-*Useful* is the time that the kept steps take undisturbed: their number times the median step. It is divided by the
-time from the begin of the first step to the end of the last. Beside it stands what the exact formula says (Daly 2006)
+*Useful* is the time that the kept steps take undisturbed: their number times the mean step, without the first few of an
+attempt. It is divided by the time from the begin of the first step to the end of the last. Beside it stands what the exact formula says (Daly 2006)
 when it is fed with the measured step, snapshot and restart: a system that does not fit its own formula has a loss that
 nobody has booked.
 """
@@ -29,6 +29,8 @@ from argosy.resilience.signs import SignReader
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 _POLL_S = 0.05
 LEAST_FIT = 0.97
+_SETTLED = 3
+"""First steps of an attempt, which fill caches."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +45,9 @@ class Soaked:
     incidents: int
     steps: int
     step_s: float
-    """Median."""
+    """Mean of the undisturbed ones."""
     restart_s: float | None
-    """Median from the verdict to the end of the next completed step, without that step."""
+    """Mean from the last sign of life to the end of the next completed step, beyond what a step takes."""
     useful_share: float
     formula_share: float | None
     exit_code: int
@@ -167,8 +169,10 @@ def _measured(
     folder: Path, seed: int, duration_s: float, mean_gap_s: float, kills: int, code: int, share: float
 ) -> Soaked:
     times: dict[int, tuple[int, int]] = {}
+    undisturbed_ns: list[int] = []
     first_ns = None
     for file in sorted(folder.glob("events/attempt-*/rank-0.jsonl"), key=lambda file: int(file.parent.name[8:])):
+        done = 0
         for line in file.read_bytes().splitlines():
             try:
                 record = json.loads(line)
@@ -177,18 +181,18 @@ def _measured(
             if record.get("k") == "step":
                 first_ns = record["t0"] if first_ns is None else first_ns
                 times[record["s"]] = (record["t0"], record["t1"])
-    if first_ns is None:
+                done += 1
+                if done > _SETTLED:
+                    undisturbed_ns.append(record["t1"] - record["t0"])
+    if first_ns is None or not undisturbed_ns:
         raise StoppedError("no step was recorded", where=str(folder))
-    lengths = [(t1 - t0) / 1e9 for t0, t1 in times.values()]
-    step_s = statistics.median(lengths)
+    step_s = statistics.mean(undisturbed_ns) / 1e9
     wall_s = (max(t1 for _, t1 in times.values()) - first_ns) / 1e9
     incidents = read_incidents(folder / "incidents")
     restarts = [
-        sum(seconds for name, seconds in one.phases.items() if name != "first_step") + (one.silent_s or 0.0)
-        for one in incidents
-        if "first_step" in one.phases
+        sum(one.phases.values()) - step_s + (one.silent_s or 0.0) for one in incidents if "first_step" in one.phases
     ]
-    restart_s = statistics.median(restarts) if restarts else None
+    restart_s = statistics.mean(restarts) if restarts else None
     formula = None
     if restart_s is not None and kills:
         # a snapshot each step is part of the step; a restart undoes the step under way, half of it on average
