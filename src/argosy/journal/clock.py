@@ -7,8 +7,10 @@ the boot id.
 
 import functools
 import os
+import socket
 import subprocess
 import time
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +31,13 @@ def boot_id() -> str:
 
 @functools.cache
 def _boot_session() -> str:
-    """The same of macOS."""
-    done = subprocess.run(["sysctl", "-n", "kern.bootsessionuuid"], capture_output=True, text=True)
-    return done.stdout.strip().lower() or "unknown"
+    """The same of macOS; where that is not known either, one made of the host and the minute of its boot."""
+    try:
+        done = subprocess.run(["sysctl", "-n", "kern.bootsessionuuid"], capture_output=True, text=True)
+        known = done.stdout.strip().lower()
+    except OSError:
+        known = ""
+    return known or str(uuid.uuid5(uuid.NAMESPACE_OID, f"{socket.gethostname()} {psutil.boot_time() // 60}"))
 
 
 def boottime_ns() -> int:

@@ -7,7 +7,7 @@ Who watches a rank reads only its page, so a rank that hangs cannot keep its wat
 import mmap
 import os
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from pathlib import Path
 
@@ -122,9 +122,19 @@ def as_beat(words: memoryview) -> Beat | None:
     """What the words of a page say, or None if nobody has beaten in it yet."""
     if words[MONO] == 0:
         return None
-    known = (words[MONO], words[STEP], State(words[STATE]), words[SEQ], *words[ATTEMPT : BOOT + 1])
+    attempt, rank, pid, boot = words[ATTEMPT : BOOT + 1]
+    beat = Beat(words[MONO], words[STEP], State(words[STATE]), words[SEQ], attempt, rank, pid, boot)
     if len(words) < WORDS:
-        return Beat(*known)
-    steps = words[STEPS]
+        return beat
+    phase, span, beat_ns, collectives, step_ns, steps = words[PHASE : STEPS + 1]
     own_ns = tuple(words[OWN + number % OWN_STEPS] for number in range(max(0, steps - OWN_STEPS), steps))
-    return Beat(*known, *words[PHASE : STEPS + 1], own_ns)
+    return replace(
+        beat,
+        phase=phase,
+        span=span,
+        beat_ns=beat_ns,
+        collectives=collectives,
+        step_ns=step_ns,
+        steps=steps,
+        own_ns=own_ns,
+    )

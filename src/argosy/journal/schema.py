@@ -31,8 +31,8 @@ anchor   t, wall, boot: all clocks at one moment
 order    t · s step from which on the samples stand as follows · b samples of a step · index of the first · skipped
          stretches of indices · weights of a mixture, from which index on
 data     what this rank trained on in the n steps from s: src source · tokens · loss_tokens · pad · first_seen those
-         of `tokens` in the source's first epoch. On the first source also sum, over the samples of all (:mod:`argosy.data.
-         served`), and r [data rank, data ranks]. At most every 50 steps, and before each checkpoint
+         of `tokens` in the source's first epoch. On the first source also sum, over the samples of all
+         (:mod:`argosy.data.served`), and r [data rank, data ranks]. At most every 50 steps, and before each checkpoint
 incident t · cause · rank · detected_ns, recovered_ns: a fault, its detection and recovery
 eval     t · s · loss nats per token · bpb bits per byte · tokens · bytes · full whether all held-out data
 sample   t · text
