@@ -207,9 +207,8 @@ def mix(recipe: RECIPE, sets: SETS = None, as_json: JSON = False) -> None:
     from rich.table import Column, Table
 
     numbers = [Column(name, justify="right") for name in ("samples", "drawn", "target", "epochs", "repeated")]
-    table = Table("source", *numbers, "weight from token", box=box.SIMPLE_HEAD)
+    table = Table("source", *numbers, box=box.SIMPLE_HEAD)
     for one in found["sources"]:
-        weights = ", ".join(f"{weight:.4g} from {token:,}" for token, weight in one["weights"])
         table.add_row(
             one["name"],
             f"{one['samples']:,}",
@@ -217,10 +216,12 @@ def mix(recipe: RECIPE, sets: SETS = None, as_json: JSON = False) -> None:
             f"{one['target']:,.1f}",
             f"{one['epochs']:.2f}",
             f"{one['repeated']:.1%}",
-            weights,
         )
     console = Console(highlight=False, soft_wrap=True)
     console.print(f"{found['samples']:,} samples, {found['tokens']:,} tokens")
+    for place, (token, _) in enumerate(found["sources"][0]["weights"]):
+        shares = ", ".join(f"{one['name']} {one['weights'][place][1]:.4g}" for one in found["sources"])
+        console.print(f"weights from token {token:,} on: {shares}")
     console.print(table)
     console.print(f"no source is ever further from its target than {found['furthest']:.2f} samples")
 
