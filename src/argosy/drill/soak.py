@@ -1,9 +1,9 @@
 """A long run whose ranks are killed at random, with exponential gaps: what share of the paid time was useful?
 
 *Useful* is the time that the kept steps take undisturbed: their number times the mean step, without the first few of an
-attempt. It is divided by the time from the begin of the first step to the end of the last. Beside it stands what the exact formula says (Daly 2006)
-when it is fed with the measured step, snapshot and restart: a system that does not fit its own formula has a loss that
-nobody has booked.
+attempt. It is divided by the time from the begin of the first step to the end of the last. Beside it stands what the
+exact formula says (Daly 2006) when it is fed with the measured step and restart: a system that does not fit its own
+formula has a loss that nobody has booked.
 """
 
 import json
