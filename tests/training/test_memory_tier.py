@@ -138,3 +138,21 @@ def test_a_run_without_its_checkpoints_goes_on_from_a_copy(tmp_path: Path, run_r
     assert digests(run, 6) == digests(whole, 6)
     copied = [(record["s"], record["ph"]) for record in records(run, 2, "ckpt") if record["tier"] == "copy"]
     assert copied == [(6, "committed")]
+
+
+class HostGone(Observer):
+    """The process that keeps the snapshots ends in the middle of the run."""
+
+    def __init__(self, run: RunFolder):
+        self.path, self.id = run.path, run.info.id
+
+    def on_step_end(self, step: int, loss: float) -> None:
+        if step == 2 and (host := SnapshotHost.adopt(host_name(self.path, self.id))):
+            host.stop()
+
+
+@pytest.mark.dist
+def test_a_run_ends_well_without_its_host(tmp_path: Path, run_ranks: Any) -> None:
+    run = make_run(tmp_path / "run", *SMALL, EACH_STEP)
+    assert train(run_ranks, run, 2, [HostGone(run)]) == [Exit.DONE] * 2
+    assert find(run.checkpoints, 6) is not None
