@@ -23,6 +23,7 @@ PROBES = {
     "datasets": "import datasets",
     "litdata": "import litdata",
     "streaming": "import importlib.metadata as m; m.version('mosaicml-streaming')",
+    "ml-goodput-measurement": "from ml_goodput_measurement.src import goodput; goodput.GoodputCalculator",
 }
 """What must import for a peer to be usable."""
 
