@@ -22,5 +22,7 @@ class NoiseWatch(Observer):
             return
         with self._recorder.phase("telemetry"):
             gradients = [p.grad for p in parameters if p.grad is not None]
+            if not gradients:  # updated within backward, one weight after the other
+                return
             norms = torch._foreach_norm(gradients, dtype=torch.float32)
             self._recorder.event("norms", s=step, sq=float(torch.stack(norms).square().sum()))
