@@ -72,6 +72,9 @@ def test_the_same_dice_the_same_course_and_never_more_than_possible(seed: int, n
     assert min(one.accounts.values()) > 0
     assert sum(one.accounts.values()) == pytest.approx(one.paid_s, rel=1e-9)
     job = scenario.job
+    if job.batch_sequences is None and job.spot is None:  # then spares are all that is paid and not in the job
+        spare_s = job.spares * job.per_node * one.wall_s
+        assert one.accounts.get("stability.spare", 0.0) == pytest.approx(spare_s, rel=1e-9)
     assert one.kept_s <= one.wall_s * job.gpus * (1 + 1e-9)
     assert one.useful_share <= one.effective_share + 1e-9 <= 1 + 2e-9 or job.spot is not None
     assert one.wall_s >= min(DAY_S, (job.steps or 10**9) * job.step_time_s)

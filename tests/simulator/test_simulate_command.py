@@ -44,8 +44,8 @@ def test_the_answer_in_words_and_in_json(capsys: pytest.CaptureFixture[str]) -> 
 
 def test_a_study_a_page_and_a_run_to_report_on(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     page, run = tmp_path / "page.html", tmp_path / "run"
-    found = said_json(capsys, *SMALL, "--failures", "mtbf:2h", "--price", "2", "--budget", "$1M", "--sweep",
-                      "spares=8,16", "--html", str(page), "--out", str(run), "--spares", "16")  # fmt: skip
+    asked = ("--failures", "mtbf:2h", "--price", "2", "--budget", "$1M", "--batch-tokens", "4M", "--spares", "16")
+    found = said_json(capsys, *SMALL, *asked, "--sweep", "spares=8,16", "--html", str(page), "--out", str(run))
     names = {swing["name"] for swing in found["tornado"]}
     assert names == {"rate", "restart", "detection", "repair", "save", "durable", "restore"}
     for swing in found["tornado"]:
@@ -66,6 +66,8 @@ def test_a_study_a_page_and_a_run_to_report_on(capsys: pytest.CaptureFixture[str
     assert json.loads(html.partition('id="simulation">')[2].partition("</script>")[0]) == found
     assert "http" not in html.replace("http://www.w3.org/2000/svg", "")
     report = build_report(run)
+    assert report.tokens > 0
+    assert report.tokens % 4_000_000 == 0
     assert report.accounts["useful.model_math"].share == pytest.approx(
         found["useful_share_by_replication"][0], rel=1e-6
     )
@@ -110,6 +112,7 @@ def test_a_plan_is_simulated_to_the_end_of_its_work(capsys: pytest.CaptureFixtur
         (("--gpus", "1024", "--slow", "-1"), 64, "rate is below 0"),
         (("--gpus", "1024", "--spot", "-1"), 64, "negative"),
         (("--plan", "/nowhere.json"), 66, "cannot be read"),
+        (("--gpus", "1024", "--batch-tokens", "x"), 64, "is no count"),
     ],
 )
 def test_what_cannot_be(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], code: int, what: str) -> None:

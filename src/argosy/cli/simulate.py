@@ -13,6 +13,9 @@ def _simulate(
     days: Annotated[float | None, typer.Option("--days", help="Time to simulate [30, or the plan's work].")] = None,
     step_time: Annotated[float, typer.Option("--step-time", help="Seconds of a step (with --gpus).")] = 6.0,
     per_node: Annotated[int, typer.Option("--per-node", min=1, help="GPUs of a node (with --gpus).")] = 8,
+    batch_tokens: Annotated[
+        str | None, typer.Option("--batch-tokens", help="Tokens of a step, such as 16M (with --gpus).")
+    ] = None,
     save: Annotated[str | None, typer.Option("--save", help="A save to storage blocks so long [10s].")] = None,
     save_counts: Annotated[str, typer.Option("--save-counts", help="And counts this long after it began.")] = "60s",
     memory_save: Annotated[
@@ -83,9 +86,9 @@ def _simulate(
     from argosy.simulator.answer import Question, answer
 
     job = options.job(
-        plan=plan, gpus=gpus, step_time_s=step_time, per_node=per_node, save=save, save_counts=save_counts,
-        memory_save=memory_save, restore=restore, restart=restart, refill=refill, groups=groups, elastic=elastic,
-        price=price, spot=spot, own_save=save is not None,
+        plan=plan, gpus=gpus, step_time_s=step_time, batch_tokens=batch_tokens, per_node=per_node, save=save,
+        save_counts=save_counts, memory_save=memory_save, restore=restore, restart=restart, refill=refill,
+        groups=groups, elastic=elastic, price=price, spot=spot, own_save=save is not None,
     )  # fmt: skip
     faults = options.failures(failures, job, slow=slow, domain=domain, storage=storage)
     scenario = options.scenario(job, faults, spares=spares, days=days, policies=policy or [])

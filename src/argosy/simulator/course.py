@@ -57,8 +57,10 @@ class Course(Work):
         reason = self.ended or Stop(Exit.DONE, "the time is over")
         if not self._down and not self._parked and reason.exit_code in (Exit.DONE, Exit.START_AGAIN):
             self._save_now()
+            self._all_back_in_line()
             self._end_attempt(reason.exit_code, reason.reason)
         else:
+            self._all_back_in_line()
             self._undo(self.line.newest_on_storage(self.now_s), self.now_s)
             self._die(reason.reason)
             if self.record.detailed:  # its ranks would have gone on from there
@@ -71,8 +73,6 @@ class Course(Work):
             gap = "reschedule" if self._attempts else "provision"
             self.record.spent_s[f"stability.{gap}"] -= self._since_attempt_s
             self.record.spent_s["decision.idle_reservation"] += self._since_attempt_s
-        for group in list(self._away):
-            self._returned(group)
         self.ended = reason
 
     def _later(self, after_s: float, what: str, about: Any) -> None:
@@ -183,6 +183,8 @@ class Course(Work):
             self._call_person(waits=fault is not None)
             rung = "requeue"
             wait_s += self.job.person_s if fault is not None else 0.0
+        if len(self._groups_without_machines()) == self.job.replica_groups:
+            self._parked = True
         restore = action.step if isinstance(action, RollBack) else None
         self._go_back(detect_s, restore, copies=copies)
         self._plan_restart(rung, detect_s, wait_s)
@@ -274,13 +276,20 @@ class Course(Work):
         action = self._asked("repaired", self.policies.resize, CapacityChanged(available))
         if not isinstance(action, Grow):
             return
-        if not self._down:  # a restart that is under way simply takes more machines
+        if self._down and self._attempt and not self._attempt.end_s:  # its processes have started in the old size
+            self._later(sum(s for _, s in self._down), "capacity", None)
+            return
+        if not self._down:  # a restart that has not begun yet simply takes more machines
             self._save_now()
             self._end_attempt(Exit.START_AGAIN, "grows")
             self._restored = (self.step, "storage", "resume")
             self.record.restarts += 1
             self._plan_restart("grow", 0.0)
         self.nodes.resize(action.n // self.job.per_node)
+
+    def _on_capacity(self, about: None) -> None:
+        if self.nodes.active < self.nodes.places and not self._parked:
+            self._capacity_changed()
 
     def _on_slow_known(self, about: tuple[int, Fault, Strike]) -> None:
         """A slow machine is found: it leaves at a step boundary after a save, if there is anything better."""
@@ -360,7 +369,7 @@ class Course(Work):
 
     def _start_groups(self) -> None:
         """Groups that have all their machines start; until then they wait."""
-        empty = {place * self.job.per_node // self.group_ranks for place in self.nodes.empty}
+        empty = self._groups_without_machines()
         for group, (since_s, _) in self._away.items():
             if group not in empty and group not in self._starting:
                 self._starting[group] = since_s
@@ -375,7 +384,6 @@ class Course(Work):
         self._returned(group)
 
     def _all_back_in_line(self) -> None:
-        """The job starts anew, and with it the groups that were away and have all their machines."""
-        empty = {place * self.job.per_node // self.group_ranks for place in self.nodes.empty}
-        for group in [g for g in self._away if g not in empty]:
+        """The job starts anew, and with it the groups that were away."""
+        for group in list(self._away):
             self._returned(group)

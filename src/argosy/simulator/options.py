@@ -22,6 +22,7 @@ def job(
     plan: Path | None,
     gpus: int | None,
     step_time_s: float,
+    batch_tokens: str | None,
     per_node: int,
     save: str | None,
     save_counts: str,
@@ -41,10 +42,17 @@ def job(
     restore_s = _seconds(restore, "--restore")
     if plan is not None:
         found = read_plan(plan)
+        if batch_tokens is not None:
+            raise UsageError("a plan knows its batch", where="--batch-tokens", do="leave it out, or give --gpus")
     else:
         assert gpus is not None
         found = Job(
-            gpus, step_time_s, {"storage": SaveTimes(10.0, 60.0, restore_s)}, restart_phases(max(gpus, 1)), per_node
+            gpus,
+            step_time_s,
+            {"storage": SaveTimes(10.0, 60.0, restore_s)},
+            restart_phases(max(gpus, 1)),
+            per_node,
+            tokens_per_step=0 if batch_tokens is None else quantities.count(batch_tokens, "--batch-tokens"),
         )
     if own_save or plan is None:
         block_s = _seconds(save or "10s", "--save")

@@ -156,12 +156,11 @@ class Work:
         """Less than a whole pattern."""
         saves, steps, rest_s = pattern.at(left_s)
         saving = pattern.in_save(saves, steps)
+        elapsed_s = left_s - rest_s
         if finish_step and rest_s > SOON_S:
             saves, steps = (saves + 1, steps) if saving else (saves, steps + 1)
+            elapsed_s = float(pattern.ends_s[saves - 1]) if saving else pattern.after_s(steps)
             rest_s = 0.0
-        elapsed_s = float(pattern.ends_s[saves - 1]) if finish_step and saving else pattern.after_s(steps)
-        if not finish_step:
-            elapsed_s = left_s - rest_s
         self._book(pattern, step, 1, saves, steps, elapsed_s)
         if rest_s > SOON_S:
             begin_s, end_s = self.now_s, self.now_s + rest_s
@@ -299,8 +298,13 @@ class Work:
         if self.record.detailed:
             self.record.attempts.append(self._attempt)
 
+    def _groups_without_machines(self) -> set[int]:
+        """Replica groups that cannot start."""
+        return {place * self.job.per_node // self.group_ranks for place in self.nodes.empty}
+
     def _begin(self) -> None:
-        """The first step comes next."""
+        """The first step comes next; groups that lack a machine are away from the start."""
+        self._away = {group: (self.now_s, i) for i, group in enumerate(sorted(self._groups_without_machines()))}
         if self._attempt is None or self._attempt.end_s:
             self._new_attempt()
         assert self._attempt is not None
@@ -316,6 +320,7 @@ class Work:
         if self._attempt:
             self._attempt.alive_s = self._attempt.end_s = self.now_s
             self._attempt.exit_code, self._attempt.reason = int(code), reason
+            self._attempt = None
 
     def _stall(self, seconds: float) -> None:
         """All that train wait for each other."""

@@ -62,6 +62,7 @@ def write_run(outcome: Outcome, job: Job, name: str, path: Path) -> RunFolder:
             f"objective.tokens={tokens * max(outcome.steps, 1)}",
             f"batch.tokens={tokens}",
             f"data.sequence_length={length}",
+            f"model.max_positions={length}",
             # what is not simulated, such as the vocabulary, stays unknown
             "tokenizer.kind=file",
             "tokenizer.path=simulated",
