@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch.distributed as dist
 
@@ -88,18 +89,22 @@ def look(folder: Path, group: dist.ProcessGroup | None) -> Manifest | Exception:
     """The manifest of a whole checkpoint, or what is wrong with it, on all ranks alike; collective over `group`."""
     share = Share() if group is None else Share(dist.get_rank(group), dist.get_world_size(group))
 
-    def read() -> tuple[Manifest, list[str]]:
-        manifest = read_manifest(folder)
-        return manifest, [str(one) for one in find_damage(folder, manifest, share)]
+    mine: list[Manifest] = []
+
+    def read() -> tuple[Any, list[str]]:
+        mine.append(read_manifest(folder))
+        return mine[0].identity, [str(one) for one in find_damage(folder, mine[0], share)]
 
     outcomes = on_all_ranks(read, group)
     if error := first_error(outcomes):
         return error
     found = [outcome.value for outcome in outcomes if outcome.value is not None]
+    if any(identity != found[0][0] for identity, _ in found):
+        return InputError("is not the same on all ranks", where=str(folder))
     if bad := list(dict.fromkeys(line for _, lines in found for line in lines)):
         more = f" and {len(bad) - _NAMED} more" if len(bad) > _NAMED else ""
         return InputError(f"is damaged: {', '.join(bad[:_NAMED])}{more}", where=str(folder))
-    return found[0][0]
+    return mine[0]
 
 
 def _put_in_order(

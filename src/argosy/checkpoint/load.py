@@ -34,9 +34,13 @@ def load(folder: Path, manifest: Manifest, tree: Tree, group: dist.ProcessGroup 
     Raises InputError, on all ranks alike, when the checkpoint is of another program or has changed meanwhile.
     """
     mine = flat(tree)
-    kinds = on_all_ranks(lambda: {name: (_dtype(tensor), tuple(tensor.shape)) for name, tensor in mine.items()}, group)
-    wanted = {name: kind for outcome in kinds for name, kind in (outcome.value or {}).items()}
-    if differences := _differences(manifest, wanted, {f"{part}." for part in tree}):
+    stored = sorted(name for name in manifest.tensors if name.startswith(tuple(f"{part}." for part in tree)))
+    # One byte for each name, whatever the number of ranks: names are long
+    seen = on_all_ranks(lambda: (_differences(manifest, mine), bytes(name in mine for name in stored)), group)
+    found = [outcome.value for outcome in seen if outcome.value is not None]
+    other = {line for lines, _ in found for line in lines}
+    absent = [name for name, *here in zip(stored, *(names for _, names in found), strict=True) if not any(here)]
+    if differences := sorted(other | {f"{name} is in it and nowhere here" for name in absent}):
         more = f" and {len(differences) - _NAMED} more" if len(differences) > _NAMED else ""
         raise InputError(f"is of another model: {'; '.join(differences[:_NAMED])}{more}", where=str(folder))
     if error := first_error(on_all_ranks(lambda: fill(folder, manifest, mine), group)):
@@ -74,21 +78,18 @@ def restore_rng(tree: Tree, rank: int) -> None:
     torch.set_rng_state(tree["rng"][f"rank-{rank}"])
 
 
-def _differences(manifest: Manifest, wanted: dict[str, tuple[str, tuple[int, ...]]], parts: set[str]) -> list[str]:
-    """What the program and the checkpoint do not share, in the order of names."""
+def _differences(manifest: Manifest, mine: Mapping[str, Tensor]) -> list[str]:
+    """Tensors of this rank that the checkpoint lacks or has otherwise."""
     found = []
-    stored = {name: tensor for name, tensor in manifest.tensors.items() if name.startswith(tuple(parts))}
-    for name in sorted(wanted.keys() | stored.keys()):
-        if name not in stored:
+    for name, tensor in mine.items():
+        dtype, shape = _dtype(tensor), tuple(tensor.shape)
+        stored = manifest.tensors.get(name)
+        if stored is None:
             found.append(f"{name} is not in it")
-        elif name not in wanted:
-            found.append(f"{name} is in it and nowhere here")
-        else:
-            dtype, shape = wanted[name]
-            if shape != stored[name].shape:
-                found.append(f"{name} is {list(stored[name].shape)} there, {list(shape)} here")
-            elif dtype != stored[name].dtype and not ("float" in dtype and "float" in stored[name].dtype):
-                found.append(f"{name} is {stored[name].dtype} there, {dtype} here")
+        elif shape != stored.shape:
+            found.append(f"{name} is {list(stored.shape)} there, {list(shape)} here")
+        elif dtype != stored.dtype and not ("float" in dtype and "float" in stored.dtype):
+            found.append(f"{name} is {stored.dtype} there, {dtype} here")
     return found
 
 

@@ -88,6 +88,11 @@ class Manifest:
         """Of all files but the manifest."""
         return sum(file.bytes for file in self.files.values())
 
+    @property
+    def identity(self) -> tuple[str, int, int, float]:
+        """Which save it is of."""
+        return self.run_id, self.step, self.generation, self.created_wall_s
+
     def stored(self, names: Iterable[str] | None = None) -> Iterator[Stored]:
         """The chunks of tensors (all, or those of `names`) with their places."""
         for name in self.tensors if names is None else names:

@@ -25,6 +25,8 @@ def reshard(folder: Path, manifest: Manifest, out: Path, ranks: int) -> Path:
     folder. Raises InputError when that exists or `folder` changes meanwhile, OSError as the system says it, with
     nothing left behind.
     """
+    if out.exists() and not out.is_dir():
+        raise InputError("is no folder", where=str(out), do="name another")
     if step_folder(out, manifest.step).exists():
         raise InputError("exists already", where=str(step_folder(out, manifest.step)), do="name another folder")
     chunks: list[list[Chunk]] = [[] for _ in range(ranks)]

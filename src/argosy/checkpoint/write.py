@@ -37,7 +37,7 @@ def write_rank_file(draft: Path, file: str, shards: Sequence[Shard]) -> RankFile
     frame, stored, at = xxhash.xxh3_128(), [], 0
     descriptor = os.open(draft / file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     try:
-        if size:
+        if size and hasattr(os, "posix_fallocate"):
             os.posix_fallocate(descriptor, 0, size)  # a disk that is full says so before the work
         for shard in shards:
             head, tail = archive(shard.chunk)
@@ -49,6 +49,7 @@ def write_rank_file(draft: Path, file: str, shards: Sequence[Shard]) -> RankFile
             start, at = at, _put(descriptor, content, at, digest)
             at = _put(descriptor, memoryview(tail), at, frame)
             stored.append(Stored(shard.chunk, file, start, digest.hexdigest()))
+            del content  # before the next is fetched: one shard in memory, not two
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
