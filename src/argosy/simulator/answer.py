@@ -1,10 +1,12 @@
 """Everything that `argosy simulate` says, as plain data."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from argosy.policy.action import Action
+from argosy.policy.codec import to_json
 from argosy.simulator.check import best_share
 from argosy.simulator.course import Course
 from argosy.simulator.outcome import Outcome
@@ -100,12 +102,12 @@ def answer(scenario: Scenario, question: Question) -> Answer:
         detailed=True,
     ).run()
     few = min(question.replications, FOR_STUDIES)
-    how = {"replications": few, "seed": question.seed, "value_per_day": question.value_per_day}
+    how: dict[str, Any] = {"replications": few, "seed": question.seed, "value_per_day": question.value_per_day}
     found = None
     if question.knobs is not None:
-        found = sweep(scenario, question.knobs, **how)  # type: ignore[arg-type]
+        found = sweep(scenario, question.knobs, **how)
     elif question.searched:
-        found = search(scenario, **how)  # type: ignore[arg-type]
+        found = search(scenario, **how)
     return Answer(
         scenario=scenario,
         question=question,
@@ -113,8 +115,8 @@ def answer(scenario: Scenario, question: Question) -> Answer:
         course=course,
         closed_form=best_share(scenario.job, scenario.failures),
         found=found,
-        swings=tornado(scenario, **how) if question.studied else [],  # type: ignore[arg-type]
-        worth=worth(scenario, sample, budget=question.budget, **how) if question.studied else None,  # type: ignore[arg-type]
+        swings=tornado(scenario, **how) if question.studied else [],
+        worth=worth(scenario, sample, budget=question.budget, **how) if question.studied else None,
     )
 
 
@@ -127,10 +129,6 @@ def _policies(scenario: Scenario) -> dict[str, Any]:
 
 
 def _plain(policy: Any) -> dict[str, Any]:
-    import json
-
-    from argosy.policy.codec import to_json
-
     return dict(json.loads(to_json(policy)))
 
 

@@ -4,6 +4,7 @@ import math
 
 from argosy.errors import UsageError
 from argosy.policy.save import daly_interval_s, daly_wall_s
+from argosy.policy.view import Tier
 from argosy.simulator.failures import Failures
 from argosy.simulator.job import Job
 from argosy.simulator.scenario import Scenario
@@ -21,8 +22,8 @@ def down_s(job: Job, failures: Failures) -> float:
     detect_s = sum(fault.share * fault.detect_s for fault in stopping) / total
     if job.replica_groups > 1:
         return detect_s + sum(job.restart["rebuild_groups"].values()) + job.rejoin_s
-    tier = "memory" if "memory" in job.saves else "storage"
-    return detect_s + job.restart_s("use_spare", tier)  # type: ignore[arg-type]
+    tier: Tier = "memory" if "memory" in job.saves else "storage"
+    return detect_s + job.restart_s("use_spare", tier)
 
 
 def check_progress(scenario: Scenario) -> None:

@@ -64,8 +64,8 @@ class Course(Work):
             self._undo(self.line.newest_on_storage(self.now_s), self.now_s)
             self._die(reason.reason)
             if self.record.detailed:  # its ranks would have gone on from there
-                restored = (self.step, "storage", "failure")
-                last = Attempt(self.now_s, self.world, restored=restored, restored_s=self.now_s)  # type: ignore[arg-type]
+                restored: tuple[int, Tier, str] = (self.step, "storage", "failure")
+                last = Attempt(self.now_s, self.world, restored=restored, restored_s=self.now_s)
                 last.alive_s = last.end_s = self.now_s
                 last.exit_code, last.reason = 1, reason.reason
                 self.record.attempts.append(last)
@@ -194,12 +194,13 @@ class Course(Work):
         known_s = self.now_s
         storage = self.line.newest_on_storage(known_s, to)
         memory = self.line.newest_in_memory(known_s) if copies and to is None else 0
-        step, tier = (memory, "memory") if memory > storage else (storage, "storage")
+        step = max(memory, storage)
+        tier: Tier = "memory" if memory > storage else "storage"
         self._undo(step, known_s)
         if not copies:
             self.line.memory.clear()
         self.saved = {t: s for t in self.job.saves if (s := storage if t == "storage" else step)}
-        self._restored = (step, tier, "failure")  # type: ignore[assignment]
+        self._restored = (step, tier, "failure")
 
     def _undo(self, step: int, known_s: float) -> None:
         for undone in self.line.back_to(step, known_s):

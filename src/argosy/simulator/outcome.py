@@ -12,8 +12,6 @@ from argosy.simulator.record import Record
 if TYPE_CHECKING:
     from argosy.simulator.course import Course
 
-_KEPT = {"forward": "useful.model_math", "backward": "useful.model_math", "optimizer": "useful.model_math"}
-
 
 @dataclass(frozen=True)
 class Outcome:

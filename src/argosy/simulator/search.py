@@ -1,6 +1,6 @@
 """The policies that make the work cheapest: knob by knob, on common dice, with the confidence of each difference."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
@@ -45,7 +45,7 @@ class Found:
 
 def sweep(
     scenario: Scenario,
-    knobs: dict[str, Sequence[float | str]],
+    knobs: Mapping[str, Sequence[float | str]],
     *,
     replications: int,
     seed: int = 0,

@@ -146,8 +146,9 @@ class Work:
         key = (since, at % self._grid, step_s, self.devices)
         pattern = self._patterns.get(key)
         if pattern is None:
-            view_at = lambda step, saved: self.view(step, saved, step_s)  # noqa: E731
-            pattern = ask(self.policies.saves, self.job.saves, at, self.saved, view_at)
+            pattern = ask(
+                self.policies.saves, self.job.saves, at, self.saved, lambda step, saved: self.view(step, saved, step_s)
+            )
             self._patterns[key] = pattern
         ends_on_storage = bool(pattern.tiers) and pattern.tiers[-1] == "storage"
         return pattern, ends_on_storage and not any(since) and pattern.steps % self._grid == 0
