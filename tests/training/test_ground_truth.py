@@ -61,8 +61,9 @@ class SlowLoader(Fault):
         def batch(loader: Loader, *args: Any, **kwargs: Any) -> Any:
             begin = time.monotonic_ns()
             time.sleep(0.03)
+            batch = inner(loader, *args, **kwargs)
             self.total_ns += time.monotonic_ns() - begin
-            return inner(loader, *args, **kwargs)
+            return batch
 
         Loader.batch = batch  # type: ignore[method-assign]
 
