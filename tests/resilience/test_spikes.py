@@ -36,6 +36,15 @@ def test_a_sustained_spike_is_dated_to_its_first_step() -> None:
     assert (spike.good_until, spike.bad_until) == (200, 200 + SUSTAINED - 1)
 
 
+def test_a_spike_on_a_steeply_falling_loss_is_seen() -> None:
+    """As in the first steps of a run, where the losses of the window spread far."""
+    chance = random.Random(7)
+    losses = [5.5 - 2.5 * step / 58 + chance.gauss(0, 0.15) for step in range(58)]
+    spike = feed([*losses, 7.6, 7.7, 7.4])
+    assert spike is not None
+    assert spike.good_until == 58
+
+
 def test_single_outliers_are_no_spike() -> None:
     losses = falling(300, 2)
     for step in range(60, 300, 7):

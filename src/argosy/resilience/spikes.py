@@ -1,23 +1,26 @@
 """Loss spikes: told from noise by the scatter of the last losses, and from level shifts by their shape.
 
-The centre is the median of the last :data:`WINDOW` losses and the scatter their median absolute deviation, so neither
-a single outlier nor a slow fall of the loss moves the band much. A spike is a loss far above the band for
-:data:`SUSTAINED` steps in a row *and* far in relation to the loss itself: harder text that raises the loss for good by
-a few per cent (a level shift) stays below that, and the window then takes it as the new level.
+The centre is the median of the last :data:`RECENT` losses. The scatter is that of differences between neighbours, which a
+falling loss does not widen as it widens the spread of the losses themselves; by medians, so that a single outlier does
+not count. A spike is a loss far above the centre for :data:`SUSTAINED` steps in a row *and* far in relation to the loss
+itself: harder text that raises the loss for good by a few per cent (a level shift) stays below that, and the centre
+follows it.
 """
 
 import math
 import statistics
 from collections import deque
+from itertools import pairwise
 
 WINDOW = 64
+RECENT = 16
 ENOUGH = 24
 """Losses before anything is judged."""
 SIGMAS = 8.0
 RELATIVE = 0.25
 """Least excess as a share of the centre: smaller ones are a matter of data, not of a fault."""
 SUSTAINED = 3
-_TO_SIGMA = 1.4826  # of a normal distribution's median absolute deviation
+_TO_SIGMA = 1.4826 / math.sqrt(2)  # from the median absolute difference of two normal values
 
 
 class LossSpike(RuntimeError):
@@ -47,13 +50,16 @@ class SpikeDetector:
         if len(self._losses) >= ENOUGH and loss > self.limit:
             self._out.append(step)
             if len(self._out) >= SUSTAINED:
-                raise LossSpike(self._out[0], step, loss, statistics.median(self._losses))
+                raise LossSpike(self._out[0], step, loss, self.centre)
             return  # what is out of the band does not widen it
         self._out.clear()
         self._losses.append(loss)
 
     @property
+    def centre(self) -> float:
+        return statistics.median(list(self._losses)[-RECENT:])
+
+    @property
     def limit(self) -> float:
-        centre = statistics.median(self._losses)
-        scatter = _TO_SIGMA * statistics.median(abs(loss - centre) for loss in self._losses)
-        return centre + max(SIGMAS * scatter, RELATIVE * abs(centre))
+        scatter = _TO_SIGMA * statistics.median(abs(after - before) for before, after in pairwise(self._losses))
+        return self.centre + max(SIGMAS * scatter, RELATIVE * abs(self.centre))
