@@ -132,7 +132,7 @@ CHANGES: dict[str, str | tuple[str, ...]] = {
 """Another value of each knob; after it, what it needs to matter."""
 
 VOLATILE = {
-    *("q", "t", "t0", "t1", "a", "wall", "boot", "proc_start"),
+    *("q", "t", "t0", "t1", "a", "u", "wall", "boot", "proc_start"),
     *("p", "d", "e", "m", "b", "cost", "ev", "rss", "peak_rss"),
     *("run", "host", "boot_id", "pid", "code", "id"),
 }
