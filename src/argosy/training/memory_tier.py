@@ -43,10 +43,10 @@ class Memory:
         return LoopState.from_dict(note["training"])
 
     def let_go(self) -> None:
-        """What is held is on storage too: give the memory back."""
+        """The end is on storage, so nobody needs a snapshot any more: give the memory back, of all ranks here."""
         if self.host is not None:
             with contextlib.suppress(StoppedError):  # the host is gone, and the memory with it
-                self.host.drop(self.rank)
+                self.host.drop()
             self.host.close()
 
 
@@ -76,6 +76,9 @@ def open_memory(
             raise OSError("memory that outlives a process is made with Linux's memfd_create")
         if outlives:
             host = SnapshotHost.start(host_name(run.path, run.info.id))
+            for held in host.held():
+                if held.rank >= manifest.world_size:  # of a larger world
+                    host.drop(held.rank)
             buffers = hold(host, rank, _identity(state, rank, manifest), state.bytes, room_bytes)
         else:
             buffers = new_buffers(1, state.bytes, room_bytes)
