@@ -16,6 +16,7 @@ from argosy.models.split import local
 from argosy.optim.build import build_optimizer
 from argosy.parallel.groups import use_stamped_groups
 from argosy.parallel.mesh import build_mesh
+from argosy.parallel.program import Program
 from argosy.parallel.translate import translate
 from argosy.recipe.schema import OptimizerTable, PrecisionTable
 from argosy.training.observers import Observer
@@ -42,10 +43,21 @@ class Counted:
 class _Gradients(Observer):
     """Elements of the gradients that this rank holds after backward."""
 
-    elements = 0
+    def __init__(self, program: Program):
+        self.program = program
+        self.elements = 0
 
     def on_local_grads(self, step: int, parameters: Iterable[nn.Parameter]) -> None:
-        self.elements = sum(local(p.grad).numel() for p in parameters if p.grad is not None)
+        self.elements = _elements(p.grad for p in _held(self.program) if p.grad is not None)
+
+
+def _held(program: Program) -> list[nn.Parameter]:
+    """The weights of a rank; of two tied copies one."""
+    return list({name: p for model in program.models.values() for name, p in model.named_parameters()}.values())
+
+
+def _elements(tensors: Iterable[torch.Tensor]) -> int:
+    return sum(local(tensor.detach()).numel() for tensor in tensors)
 
 
 @contextmanager
@@ -76,7 +88,7 @@ def _counted_step(work: Work, table: OptimizerTable, counter: CollectiveCounter)
     program = translate(work, mesh, precision, seed=SEED, device=CPU)
     optimizer = build_optimizer(program.named_parameters(), table)
     batches = random_batches(work, layout.data_rank(dist.get_rank()))
-    gradients = _Gradients()
+    gradients = _Gradients(program)
     counter.counts.clear()
     train_step(program, optimizer, batches, step=1, global_loss_tokens=100, learning_rate=0.01, clip_norm=1.0,
                z_loss=0.0, device=CPU, phases=Phases(counter, [gradients]))  # fmt: skip
@@ -84,9 +96,9 @@ def _counted_step(work: Work, table: OptimizerTable, counter: CollectiveCounter)
     pipeline = program._pipeline
     return Counted(
         collectives=dict(counter.counts),
-        parameters=sum(local(p.detach()).numel() for p in program.parameters()),
+        parameters=_elements(_held(program)),
         gradients=gradients.elements,
-        optimizer_states=sum(local(v).numel() for v in states if isinstance(v, torch.Tensor) and v.ndim > 0),
+        optimizer_states=_elements(v for v in states if isinstance(v, torch.Tensor) and v.ndim > 0),
         most_in_flight=None if pipeline is None else pipeline.most_in_flight,
     )
 

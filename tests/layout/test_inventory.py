@@ -29,8 +29,7 @@ from ranks import run_ranks
 def work_of(row: Row, form: Form) -> Work:
     """A step of a row of the equivalence matrix."""
     layout = row.split.layout
-    share, rest = divmod(SEQUENCES, layout.data_ranks * form.micro_batches)
-    assert not rest
+    share = SEQUENCES // layout.data_ranks // form.micro_batches
     reduce_bytes = {"fp32": 4, "bf16": 2}[row.split.reduce]
     return Work(form.model, VOCAB, replace(layout, micro_batch_sequences=share), SEQUENCES, LENGTH,
                 compute_bytes=4, reduce_bytes=reduce_bytes)  # fmt: skip
@@ -40,7 +39,10 @@ MATRIX = {
     f"{row}, {form.micro_batches} micro-batches{', tied' * form.tied}": work_of(row, form)
     for row in ROWS
     for form in row.forms
-    if row.split.ranks > 1 and not row.split.compile and row.split.zero != 1
+    # a recipe's micro-batches are equally large
+    if row.split.ranks > 1
+    and SEQUENCES % (row.split.layout.data_ranks * form.micro_batches) == 0
+    and not row.split.compile
 }
 BF16 = {f"{name}, bf16": replace(work, compute_bytes=2) for name, work in list(MATRIX.items())[::9]}
 WORKS = MATRIX | BF16
