@@ -2,10 +2,10 @@
 
 Run: python bench/tokenizing.py [--json] [--cores 1 2] [--copies 2]
 
-The text is the source of the Python standard library, in memory for the bare library; the tokenizer
-is a BPE of 4,096. *Bare* is `encode_batch_fast` on batches of 1 MB and nothing else: no arrays, no files. *Argosy* reads
-a JSONL file, parses, decides what is held out, encodes, and writes shards with digests, flushed to the disk. Alternating
-rounds, each in a process of its own with as many cores as said; medians.
+The text is the source of the Python standard library, in memory for the bare library; the tokenizer is a BPE of 4,096.
+*Bare* is `encode_batch_fast` on batches of 1 MB and nothing else: no arrays, no files. *Argosy* reads a JSONL file,
+parses, decides what is held out, encodes, and writes shards with digests, flushed to the disk. Alternating rounds, each
+in a process of its own with as many cores as said; medians.
 """
 
 import argparse
