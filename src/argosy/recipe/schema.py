@@ -352,7 +352,9 @@ class ResilienceTable(Table):
         20, "run", "steps between comparisons of the replicas' state, where there are replicas; 0: none", ge=0
     )
     check_collectives: bool = knob(
-        False, "run", "before each collective compare what all its ranks are about to do (for debugging; slow, CPU only)"
+        False,
+        "run",
+        "before each collective compare what all its ranks are about to do (for debugging; slow, CPU only)",
     )
     roll_back_on_spike: bool = knob(
         True, "run", "go back before a loss spike and leave its batches out; false: train through it"
