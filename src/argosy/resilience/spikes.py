@@ -2,9 +2,9 @@
 
 The centre is the median of the last :data:`RECENT` losses. The scatter is that of differences between neighbours, which
 a falling loss does not widen as it widens the spread of the losses themselves; by medians, so that a single outlier
-does not count. A spike is a loss far above the centre for :data:`SUSTAINED` steps in a row *and* far in relation to the loss
-itself: harder text that raises the loss for good by a few per cent (a level shift) stays below that, and the centre
-follows it.
+does not count. A spike is a loss far above the centre for :data:`SUSTAINED` steps in a row *and* far in relation to the
+loss itself: harder text that raises the loss for good by a few per cent (a level shift) stays below that, and the
+centre follows it.
 """
 
 import math
