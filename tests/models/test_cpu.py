@@ -38,6 +38,28 @@ def test_rms_norm_keeps_bf16_statistics_in_fp32():
 
 
 @pytest.mark.parametrize("bias", [True, False])
+def test_linear_of_a_compiled_graph(bias):
+    x, weight = values(2, 7, 12, dtype=torch.float32), values(5, 12, dtype=torch.float32, seed=1)
+    b = values(5, dtype=torch.float32, seed=2) if bias else None
+    inputs = (x, weight, b) if bias else (x, weight)
+    same_gradients(lambda x, w, b=None: cpu.compiled_linear(x, w, b), lambda x, w, b=None: F.linear(x, w, b), inputs)
+    # Shapes and gradients that a compiler is told are those that come.
+    torch.library.opcheck(torch.ops.argosy.product, (x.detach().flatten(0, 1).requires_grad_(), weight))
+
+
+@pytest.mark.parametrize("divided", [False, True])
+def test_attention_of_a_compiled_graph(divided):
+    q, k, v = values(2, 16, 4, 8), values(2, 16, 2, 8, seed=1), values(2, 16, 2, 8, seed=2)
+    segments = torch.arange(16).expand(2, -1) // 5 if divided else None
+    compiled = torch.compile(cpu.causal_attention, backend="aot_eager", fullgraph=True)
+    same_gradients(
+        lambda q, k, v: compiled(q, k, v, segments), lambda q, k, v: cpu.causal_attention(q, k, v, segments), (q, k, v)
+    )
+    flat = [t.detach().transpose(1, 2).flatten(0, 1).contiguous() for t in (k, k, v)]
+    torch.library.opcheck(torch.ops.argosy.causal_attention, (*(t.requires_grad_() for t in flat), None))
+
+
+@pytest.mark.parametrize("bias", [True, False])
 def test_linear(bias):
     x, weight = values(2, 7, 12, dtype=torch.float32), values(5, 12, dtype=torch.float32, seed=1)
     b = values(5, dtype=torch.float32, seed=2) if bias else None

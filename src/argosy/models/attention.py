@@ -50,7 +50,7 @@ class Attention(nn.Module):
 
 def _causal_attention(q: Tensor, k: Tensor, v: Tensor, segments: Tensor | None) -> Tensor:
     """q [B, S, heads, head_dim] against k and v [B, S, kv_heads, head_dim] to the shape of q."""
-    if q.dtype == torch.bfloat16 and cpu.applies(q):
+    if q.dtype == torch.bfloat16 and (cpu.applies(q) or cpu.compiles(q)):
         return cpu.causal_attention(q, k, v, segments)
     grouped = q.size(2) != k.size(2)
     q, k, v = (t.transpose(1, 2) for t in (q, k, v))

@@ -63,9 +63,11 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def compiles(x: Tensor) -> bool:
-    """Whether a compiler is at work on an `x` of fp32 on a CPU: it would leave the products to MKL."""
-    on_cpu = torch.compiler.is_compiling() and x.device.type == "cpu" and not isinstance(x, DTensor)
-    return on_cpu and x.dtype == torch.float32 and _has_onednn_linear()
+    """Whether a compiler is at work on `x`, undivided and on a CPU.
+
+    It fuses what is between the products and the attention, and would call what PyTorch calls for these.
+    """
+    return torch.compiler.is_compiling() and x.device.type == "cpu" and not isinstance(x, DTensor)
 
 
 @torch.library.custom_op("argosy::product", mutates_args=())
@@ -92,7 +94,9 @@ _compiled_product.register_autograd(_gradients, setup_context=_save_for_gradient
 
 
 def compiled_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """F.linear of fp32 in a graph that is compiled; x [..., K], weight [N, K], bias [N]."""
+    """:func:`linear` in a graph that is compiled."""
+    if x.dtype != torch.float32:
+        return F.linear(x, weight, bias)
     out = _compiled_product(x.reshape(-1, x.size(-1)), weight).view(*x.shape[:-1], len(weight))
     return out if bias is None else out + bias
 
@@ -150,36 +154,75 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return _Rotate.apply(x, cos, sin)
 
 
-class _CausalAttention(torch.autograd.Function):
+def _attend(q: Tensor, k: Tensor, v: Tensor, segments: Tensor | None) -> Tensor:
     """Softmax attention by blocks of queries, each against the keys up to its own end.
 
     Heads of one key/value group are extra rows of the same product: with G = heads / kv_heads,
     q and o are [B · kv_heads, S · G, head_dim], k and v are [B · kv_heads, S, head_dim].
     """
+    out = torch.empty_like(q)
+    for rows, end, mask in _blocks(q, k, segments):
+        out[:, rows] = _probabilities(q[:, rows], k[:, :end], mask) @ v[:, :end]
+    return out
 
+
+def _attend_gradients(
+    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, segments: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    wide = torch.promote_types(q.dtype, torch.float32)  # many blocks add to the same key
+    q_grad, k_grad, v_grad = torch.empty_like(q), torch.zeros_like(k, dtype=wide), torch.zeros_like(v, dtype=wide)
+    for rows, end, mask in _blocks(q, k, segments):
+        p = _probabilities(q[:, rows], k[:, :end], mask)
+        v_grad[:, :end] += p.mT @ grad[:, rows]
+        p_grad = grad[:, rows] @ v[:, :end].mT
+        score_grad = torch._softmax_backward_data(p_grad, p, -1, p.dtype).mul_(q.size(-1) ** -0.5)
+        q_grad[:, rows] = score_grad @ k[:, :end]
+        k_grad[:, :end] += score_grad.mT @ q[:, rows]
+    return q_grad, k_grad.to(k.dtype), v_grad.to(v.dtype)
+
+
+class _CausalAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, segments: Tensor | None) -> Tensor:
-        out = torch.empty_like(q)
-        for rows, end, mask in _blocks(q, k, segments):
-            out[:, rows] = _probabilities(q[:, rows], k[:, :end], mask) @ v[:, :end]
         ctx.save_for_backward(q, k, v)
         ctx.segments = segments
-        return out
+        return _attend(q, k, v, segments)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
         q, k, v = ctx.saved_tensors
-        wide = torch.promote_types(q.dtype, torch.float32)  # many blocks add to the same key
-        q_grad, k_grad, v_grad = torch.empty_like(q), torch.zeros_like(k, dtype=wide), torch.zeros_like(v, dtype=wide)
-        for rows, end, mask in _blocks(q, k, ctx.segments):
-            p = _probabilities(q[:, rows], k[:, :end], mask)
-            v_grad[:, :end] += p.mT @ grad[:, rows]
-            p_grad = grad[:, rows] @ v[:, :end].mT
-            score_grad = torch._softmax_backward_data(p_grad, p, -1, p.dtype).mul_(q.size(-1) ** -0.5)
-            q_grad[:, rows] = score_grad @ k[:, :end]
-            k_grad[:, :end] += score_grad.mT @ q[:, rows]
-        return q_grad, k_grad.to(k.dtype), v_grad.to(v.dtype), None
+        return *_attend_gradients(grad, q, k, v, ctx.segments), None
+
+
+# The same as operations that a compiler does not look into.
+_compiled_attend = torch.library.custom_op("argosy::causal_attention", _attend, mutates_args=())
+_compiled_attend_gradients = torch.library.custom_op(
+    "argosy::causal_attention_gradients", _attend_gradients, mutates_args=()
+)
+
+
+@_compiled_attend.register_fake
+def _(q: Tensor, k: Tensor, v: Tensor, segments: Tensor | None) -> Tensor:
+    return torch.empty_like(q)
+
+
+@_compiled_attend_gradients.register_fake
+def _(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, segments: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    return torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
+
+
+def _save_for_attention(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor, Tensor | None], output: Tensor) -> None:
+    q, k, v, ctx.segments = inputs
+    ctx.save_for_backward(q, k, v)
+
+
+def _compiled_gradients(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+    q, k, v = ctx.saved_tensors
+    return *_compiled_attend_gradients(grad, q, k, v, ctx.segments), None
+
+
+_compiled_attend.register_autograd(_compiled_gradients, setup_context=_save_for_attention)
 
 
 def _probabilities(q: Tensor, k: Tensor, mask: Tensor) -> Tensor:
@@ -215,5 +258,6 @@ def causal_attention(q: Tensor, k: Tensor, v: Tensor, segments: Tensor | None = 
     group = heads // kv_heads
     q = q.view(batch, length, kv_heads, group, head_dim).transpose(1, 2).reshape(batch * kv_heads, -1, head_dim)
     k, v = (t.transpose(1, 2).reshape(batch * kv_heads, length, head_dim) for t in (k, v))
-    out = _CausalAttention.apply(q, k, v, segments).view(batch, kv_heads, length, group, head_dim)
+    attend = _compiled_attend if torch.compiler.is_compiling() else _CausalAttention.apply
+    out = attend(q, k, v, segments).view(batch, kv_heads, length, group, head_dim)
     return out.transpose(1, 2).reshape(batch, length, heads, head_dim)
