@@ -49,6 +49,8 @@ class SnapshotHost:
     @classmethod
     def adopt(cls, name: str) -> "SnapshotHost | None":
         """Connect to the living host of this name; None when there is none."""
+        if not hasattr(os, "memfd_create"):
+            return None  # memory that outlives its maker, and a name that dies with its host, are Linux's
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         connection.settimeout(_ANSWER_S)
         try:
@@ -69,6 +71,8 @@ class SnapshotHost:
         """
         if host := cls.adopt(name):
             return host
+        if not hasattr(os, "memfd_create"):
+            raise StoppedError("this system has no memory that outlives its process (Linux has)")
         command = [sys.executable, "-m", "argosy.checkpoint.snapshot_server", name, str(linger_s)]
         # A session of its own: neither a Ctrl-C in the terminal nor the end of a rank's process group reaches it.
         quiet = subprocess.DEVNULL

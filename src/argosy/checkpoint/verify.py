@@ -47,7 +47,7 @@ def find_damage(folder: Path, manifest: Manifest, share: Share = Share(), from_d
             continue
         try:
             with opened(folder / name) as descriptor:
-                if from_device:
+                if from_device and hasattr(os, "posix_fadvise"):
                     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
                 found = _differences(descriptor, digest, chunks[name], mine, has_frame)
                 damage += [Damage(name, what) for what in found]

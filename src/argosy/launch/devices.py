@@ -27,7 +27,7 @@ class Slots:
     def threads_each(self) -> int:
         """OpenMP threads of one rank. The library's own default, all cores for each rank, makes a step many times
         slower as soon as two ranks share the cores."""
-        return max(1, len(os.sched_getaffinity(0)) // self.count)
+        return max(1, this_machine().cores // self.count)
 
 
 def resolve_slots(device: Literal["auto", "cpu", "cuda"], nproc: int | None) -> Slots:

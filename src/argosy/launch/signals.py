@@ -15,7 +15,9 @@ class StopSignals:
         """The first signal that came."""
         self.must_end = False
         """A SIGTERM came: whoever sent it will not wait for ever."""
-        self.fd, self._write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self.fd, self._write = os.pipe()  # not inherited (PEP 446)
+        for end in (self.fd, self._write):
+            os.set_blocking(end, False)
 
     def __enter__(self) -> "StopSignals":
         self._before = {number: signal.signal(number, self._handle) for number in _SIGNALS}

@@ -37,9 +37,14 @@ class Ended:
 @dataclass(frozen=True)
 class _Process:
     pid: int
-    pidfd: int
+    pidfd: int | None
+    """Becomes readable when the process ends. None where the kernel has no such thing (macOS): it is then looked at."""
     popen: subprocess.Popen[bytes] | None
     """None for one that the fork server made."""
+
+
+_LOOK_EVERY_S = 0.05
+"""How often a process without a descriptor is looked at."""
 
 
 class Workers:
@@ -78,12 +83,12 @@ class Workers:
                 process_group=0,
                 preexec_fn=die_with(os.getpid()),
             )
-        self._running[rank] = _Process(process.pid, os.pidfd_open(process.pid), process)
+        self._running[rank] = _Process(process.pid, _pidfd(process.pid), process)
 
     def fork(self, server: ForkServer, orders: Mapping[int, Order]) -> None:
         """Start workers, by rank, as forks of the warm `server`; they are this process's children all the same."""
         for rank, pid in zip(orders, server.fork(list(orders.values())), strict=True):
-            self._running[rank] = _Process(pid, os.pidfd_open(pid), None)
+            self._running[rank] = _Process(pid, _pidfd(pid), None)
 
     def wait(self, timeout_s: float, wake: int | None = None) -> list[Ended]:
         """Workers that ended, as soon as one does; empty after `timeout_s` or when `wake` becomes readable.
@@ -91,10 +96,16 @@ class Workers:
         Of several that ended together, those that a signal killed come first: the others mostly died of it.
         """
         poll = select.poll()
-        for descriptor in [*(p.pidfd for p in self._running.values()), *([] if wake is None else [wake])]:
+        watched = [p.pidfd for p in self._running.values() if p.pidfd is not None]
+        for descriptor in [*watched, *([] if wake is None else [wake])]:
             poll.register(descriptor, select.POLLIN)
-        poll.poll(max(0.0, timeout_s) * 1000)
-        ended = [end for rank in list(self._running) if (end := self._reap(rank)) is not None]
+        give_up = time.monotonic() + timeout_s
+        while True:
+            left_s = max(0.0, give_up - time.monotonic())
+            woken = poll.poll(1000 * (left_s if len(watched) == len(self._running) else min(left_s, _LOOK_EVERY_S)))
+            ended = [end for rank in list(self._running) if (end := self._reap(rank)) is not None]
+            if woken or ended or time.monotonic() >= give_up:
+                break
         ended.sort(key=lambda end: (end.signal is None, end.rank))
         self.ended += ended
         return ended
@@ -116,19 +127,24 @@ class Workers:
     def _reap(self, rank: int) -> Ended | None:
         """How this worker ended; None while it runs. What it started goes with it."""
         process = self._running[rank]
-        result = os.waitid(os.P_PIDFD, process.pidfd, os.WEXITED | os.WNOHANG)
-        if result is None:
+        pid, status = os.waitpid(process.pid, os.WNOHANG)
+        if not pid:
             return None
         del self._running[rank]
-        os.close(process.pidfd)
-        killed = result.si_code != os.CLD_EXITED
+        if process.pidfd is not None:
+            os.close(process.pidfd)
+        code = os.waitstatus_to_exitcode(status)
         if process.popen is not None:
-            process.popen.returncode = -result.si_status if killed else result.si_status
+            process.popen.returncode = code
         _signal_group(process.pid, signal.SIGKILL)
         with contextlib.suppress(ChildProcessError):  # orphans of it that came to us
-            while os.waitid(os.P_PGID, process.pid, os.WEXITED | os.WNOHANG):
+            while os.waitpid(-process.pid, os.WNOHANG)[0]:
                 pass
-        return Ended(rank, None, result.si_status) if killed else Ended(rank, result.si_status)
+        return Ended(rank, None, -code) if code < 0 else Ended(rank, code)
+
+
+def _pidfd(pid: int) -> int | None:
+    return os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
 
 
 def _signal_group(pid: int, number: int) -> None:

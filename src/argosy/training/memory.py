@@ -1,17 +1,16 @@
 """Memory of a rank on sampled steps: the whole, its peak, and what is known to be in it."""
 
 import resource
-from pathlib import Path
+import sys
 from typing import Any
 
+import psutil
 import torch
 
 from argosy.checkpoint.state import Tree
 from argosy.journal.recorder import Recording
 from argosy.journal.schema import sampled
 from argosy.training.observers import Observer
-
-_PAGE_BYTES = resource.getpagesize()
 
 
 class MemoryWatch(Observer):
@@ -48,8 +47,9 @@ class MemoryWatch(Observer):
 
 def _of_process() -> dict[str, int]:
     """Resident bytes of this process, now and at most."""
-    resident = int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE_BYTES
-    return {"rss": resident, "peak_rss": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}
+    resident = psutil.Process().memory_info().rss
+    unit = 1 if sys.platform == "darwin" else 1024
+    return {"rss": resident, "peak_rss": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit}
 
 
 def _bytes(tensors: dict[str, Any]) -> int:
