@@ -20,7 +20,7 @@ def test_the_order_is_the_one_that_earlier_versions_had():
 
 def test_seek_gives_what_reading_from_the_start_gives():
     order = SampleOrder(3, [37])
-    whole = order.draw(0, 3 * BLOCK)
+    whole = order.draw(0, 5 * BLOCK)
     for first, count in ((0, 1), (36, 2), (999, 1), (BLOCK - 1, 2), (BLOCK, BLOCK), (5, 2 * BLOCK)):
         fresh = SampleOrder(3, [37]).draw(first, count)
         for name in ("source", "epoch", "sample"):
