@@ -14,6 +14,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.distributed.tensor.debug import _clear_sharding_prop_cache
 from torch.utils._pytree import tree_leaves
 
 from argosy.data.batch import Batch
@@ -137,12 +138,23 @@ def _step(program: Program, optimizer: torch.optim.Optimizer, batches: Sequence[
 
 
 class _Valueless(FakeTensorMode):
-    """Fake tensors for all but what is computed from real ones only: the mesh, whose numbers decide the program."""
+    """Fake tensors for all but the mesh, whose numbers decide the program, and the model while it is on meta."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
         tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
-        if tensors and not any(isinstance(tensor, FakeTensor) or tensor.is_meta for tensor in tensors):
-            return func(*args, **(kwargs or {}))
+        real = not any(isinstance(tensor, FakeTensor) for tensor in tensors)
+        device = kwargs.get("device")
+        if device is None:
+            on_meta = bool(tensors) and all(tensor.is_meta for tensor in tensors)
+        else:
+            on_meta = torch.device(device).type == "meta"
+        if real and (on_meta or (tensors and not any(tensor.is_meta for tensor in tensors))):
+            return func(*args, **kwargs)
+        if func is torch.ops.aten.empty_like.default and type(args[0]) in (torch.Tensor, torch.nn.Parameter):
+            # What a module swaps for its parameter on meta; FakeTensorMode would keep a reference that forbids it
+            like, empty = args[0], torch.ops.aten.empty.memory_format
+            return super().__torch_dispatch__(empty, (), (list(like.shape),), {"dtype": like.dtype, "device": device})
         return super().__torch_dispatch__(func, types, args, kwargs)
 
 
@@ -151,6 +163,7 @@ def _groups(counter: CollectiveCounter, rank: int, world_size: int) -> Iterator[
     """A default process group whose partners are not there."""
     if dist.is_initialized():
         raise RuntimeError("a dry run needs a process without process groups")
+    _clear_sharding_prop_cache()  # DTensor would give what is made now the equal mesh of groups that are gone
     backend = use_stamped_groups(counter, fake=True)
     dist.init_process_group(backend, store=dist.HashStore(), rank=rank, world_size=world_size)
     try:
