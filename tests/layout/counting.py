@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed.tensor.debug import _clear_sharding_prop_cache
 
 from argosy.data.batch import Batch
 from argosy.journal.counting import CollectiveCounter
@@ -82,7 +81,6 @@ def counted_steps(works: list[Work], optimizer: OptimizerTable) -> list[Counted]
 
 def _counted_step(work: Work, table: OptimizerTable, counter: CollectiveCounter) -> Counted:
     layout = work.layout
-    _clear_sharding_prop_cache()  # DTensor would give what is made now the equal mesh of an earlier program
     mesh = build_mesh(layout, "cpu")
     precision = PrecisionTable(compute=_DTYPES[work.compute_bytes], reduce=_DTYPES[work.reduce_bytes])
     program = translate(work, mesh, precision, seed=SEED, device=CPU)

@@ -125,6 +125,8 @@ PIPELINE = [
     _pipe("gpipe", 3, pp=2),
     _pipe("looped_bfs", 3, pp=2),
     _pipe("zero_bubble", 4, pp=2),
+    _pipe("interleaved_zero_bubble", 4, pp=2),
+    _pipe("dualpipev", 4, pp=2),
 ]
 DOCUMENTS = [
     Row(split, (Form(3, steps=3, fields=DEEP, documents=True), Form(3, fields=GPT2, documents=True)))

@@ -14,7 +14,6 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from torch.distributed.tensor.debug import _clear_sharding_prop_cache
 from torch.utils._pytree import tree_leaves
 
 from argosy.data.batch import Batch
@@ -163,7 +162,6 @@ def _groups(counter: CollectiveCounter, rank: int, world_size: int) -> Iterator[
     """A default process group whose partners are not there."""
     if dist.is_initialized():
         raise RuntimeError("a dry run needs a process without process groups")
-    _clear_sharding_prop_cache()  # DTensor would give what is made now the equal mesh of groups that are gone
     backend = use_stamped_groups(counter, fake=True)
     dist.init_process_group(backend, store=dist.HashStore(), rank=rank, world_size=world_size)
     try:

@@ -37,6 +37,7 @@ class Mesh:
 
 def build_mesh(layout: Layout, device_type: str) -> Mesh:
     """A mesh over all ranks, placed as ``layout.order`` says; collective over all ranks."""
+    forget_groups()
     ranks = torch.arange(layout.world_size).view(*layout.axis_sizes.values())
     # FSDP2 wants dp before fsdp before tp; which ranks lie next to each other is up to the layout.
     ranks = ranks.permute([layout.order.index(axis) for axis in MESH_AXES])
@@ -47,6 +48,18 @@ def build_mesh(layout: Layout, device_type: str) -> Mesh:
     if down is not None:
         _name(down, "pp")
     return Mesh(devices, down)
+
+
+def forget_groups() -> None:
+    """Clear DTensor's caches, in which a mesh of the same shape would find the groups of an earlier one.
+
+    Whoever makes groups a second time in one process needs it: tests, dry runs, ranks forked from a warmed server.
+    """
+    from torch.distributed.tensor import debug
+
+    for name in dir(debug):
+        if name.startswith("_clear") and name.endswith("_cache"):
+            getattr(debug, name)()
 
 
 def _second_groups(layout: Layout) -> dist.ProcessGroup:

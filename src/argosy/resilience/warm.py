@@ -45,6 +45,8 @@ def warm_torch() -> None:
     import torch.distributed.checkpoint
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
+    from argosy.parallel.mesh import forget_groups
+
     torch.set_num_threads(1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about a toy model; in a worker they would be about the user's
@@ -79,15 +81,6 @@ def _two_steps(dp: int, fsdp: int) -> None:
         torch.stack([norm.full_tensor() if isinstance(norm, DTensor) else norm for norm in norms])
         optimizer.step()
         optimizer.zero_grad()
-
-
-def forget_groups() -> None:
-    """Clear DTensor's caches: they would hand the names of dead groups to a mesh of the same shape."""
-    from torch.distributed.tensor import debug
-
-    for name in dir(debug):
-        if name.startswith("_clear") and name.endswith("_cache"):
-            getattr(debug, name)()
 
 
 def _fork_twice(connection: socket.socket, entry: Entry, requests: list[dict[str, Any]]) -> list[int]:

@@ -50,4 +50,3 @@ def main(
     except ArgosyError as error:
         print(error, file=sys.stderr, flush=True)
         return error.exit_code
-
