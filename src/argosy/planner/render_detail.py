@@ -1,5 +1,7 @@
 """One layout in full for a terminal: terms of time and memory, exact counts of ranks, a picture of the pipeline."""
 
+from collections.abc import Sequence
+
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -28,7 +30,9 @@ def print_detail(detail: Detail, console: Console | None = None) -> None:
         table.add_row(name, f"{seconds:.4g}", f"{seconds / p.step_time_s[i]:.1%}")
     console.print(table)
     console.print(terms_table("memory of the fullest rank, as predicted", detail.memory_terms))
-    console.print(ranks_table(detail.inventories))
+    beside = max(1, (console.width - 16) // 17)
+    for start in range(0, len(detail.inventories), beside):
+        console.print(ranks_table(detail.inventories[start : start + beside]))
     for counted in detail.inventories[:1]:
         console.print(collectives_table(counted))
     if detail.picture is not None:
@@ -38,29 +42,26 @@ def print_detail(detail: Detail, console: Console | None = None) -> None:
         _print_balance(detail, console)
 
 
-def ranks_table(inventories: tuple[Inventory, ...]) -> Table:
-    """What each rank holds, computes and sends, exactly."""
+def ranks_table(inventories: Sequence[Inventory]) -> Table:
+    """What ranks hold, compute and send, exactly: a column for each, so that few of them fit a narrow terminal."""
     table = Table(title="exact, per rank and step", title_justify="left")
-    names = (
-        "rank",
-        "place",
-        "blocks",
-        "parameters",
-        "weights",
-        "gradients",
-        "optimizer",
-        "activations",
-        "TFLOP",
-        "sent",
-    )
-    for name in names:
-        table.add_column(name, justify="left" if name in ("place", "sent") else "right")
+    table.add_column("rank")
     for counted in inventories:
-        place = " ".join(f"{axis} {index}" for axis, index in counted.coordinates.items() if index)
-        sizes = (counted.parameter_bytes, counted.gradient_bytes, counted.optimizer_bytes, counted.activation_bytes)
-        sent = ", ".join(f"{axis} {in_units(size)}" for axis, size in counted.by_axis().items())
-        table.add_row(str(counted.rank), place or "first", blocks_in_words(counted.blocks), f"{counted.parameters:,}",
-                      *map(in_units, sizes), f"{counted.flops.total / 1e12:.4g}", sent or "nothing")  # fmt: skip
+        table.add_column(str(counted.rank), justify="right")
+    places = (
+        " ".join(f"{axis} {index}" for axis, index in counted.coordinates.items() if index) or "first"
+        for counted in inventories
+    )
+    table.add_row("place", *places)
+    table.add_row("blocks", *(blocks_in_words(counted.blocks) for counted in inventories))
+    table.add_row("parameters", *(f"{counted.parameters:,}" for counted in inventories))
+    held = {"weights": "parameter", "gradients": "gradient", "optimizer": "optimizer", "activations": "activation"}
+    for label, name in held.items():
+        sizes = (getattr(counted, f"{name}_bytes") for counted in inventories)
+        table.add_row(label, *map(in_units, sizes))
+    table.add_row("TFLOP", *(f"{counted.flops.total / 1e12:.4g}" for counted in inventories))
+    for axis in dict.fromkeys(axis for counted in inventories for axis in counted.by_axis()):
+        table.add_row(f"sent on {axis}", *(in_units(counted.by_axis().get(axis, 0)) for counted in inventories))
     return table
 
 
