@@ -32,7 +32,8 @@ from argosy.optim.build import build_optimizer
 from argosy.parallel.control import sum_over_ranks
 from argosy.parallel.mesh import build_mesh
 from argosy.parallel.translate import translate
-from argosy.recipe.schema import LayoutTable, ModelTable, OptimizerTable, PrecisionTable
+from argosy.recipe.model_table import ModelTable
+from argosy.recipe.schema import LayoutTable, OptimizerTable, PrecisionTable
 from argosy.training.phases import Phases
 from argosy.training.step import train_step
 from ranks import run_ranks

@@ -12,7 +12,7 @@ from torch import Tensor
 from argosy.data.tokenizer import Tokenizer
 from argosy.models.hf.config import family_of, make_config
 from argosy.models.hf.tensors import join, parameter_shapes
-from argosy.recipe.schema import ModelTable
+from argosy.recipe.model_table import ModelTable
 
 QWEN3 = {
     "vocab_size": 257,

@@ -19,7 +19,8 @@ from argosy.optim.build import build_optimizer
 from argosy.parallel.mesh import build_mesh
 from argosy.parallel.program import Program
 from argosy.parallel.translate import translate
-from argosy.recipe.schema import LayoutTable, ModelTable, OptimizerTable, PrecisionTable
+from argosy.recipe.model_table import ModelTable
+from argosy.recipe.schema import LayoutTable, OptimizerTable, PrecisionTable
 
 VOCAB, LENGTH = 61, 16
 SEED = 5

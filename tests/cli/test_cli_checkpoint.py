@@ -188,7 +188,10 @@ def test_bad_input_is_one_line_with_its_exit_code(
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user, who may read less")
 def test_without_permission_nothing_is_called_damaged(checkpoints: Path) -> None:
     """Run as `nobody`, through the CLI."""
-    subprocess.run(["chmod", "-R", "a+rX", checkpoints.parent.parent.parent], check=True)
+    for folder in checkpoints.parents:
+        if folder.stat().st_uid == os.geteuid() and folder != folder.parent:
+            folder.chmod(folder.stat().st_mode | 0o055)
+    subprocess.run(["chmod", "-R", "a+rX", checkpoints], check=True)
     (checkpoints / "step-10" / "__0_0.distcp").chmod(0o600)
     program = (
         "import os, sys; from argosy.cli import checkpoint, main; import argosy.checkpoint.check; os.setuid(65534)\n"

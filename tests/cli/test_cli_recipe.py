@@ -37,7 +37,7 @@ def test_check_says_what_it_amounts_to(file: Path, capsys: pytest.CaptureFixture
     assert code == Exit.DONE
     assert "836,704 parameters" in out
     assert "123 steps of 8,192 tokens" in out
-    assert "on 2 ranks: fsdp 2; 16 sequences per rank" in out
+    assert "on 2 ranks: dp 2; 16 sequences per rank" in out
 
 
 def test_check_as_json(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -45,7 +45,7 @@ def test_check_as_json(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     result = json.loads(out)
     assert code == Exit.DONE
     assert (result["schema"], result["steps"], result["batch_sequences"]) == (1, 245, 16)
-    assert result["layout"]["fsdp"] == 2
+    assert result["layout"]["dp"] == 2
     assert len(result["learning_hash"]) == 64
 
 

@@ -20,7 +20,8 @@ from argosy.layout.inventory import inventory
 from argosy.layout.layout import Layout
 from argosy.layout.work import Work
 from argosy.recipe.load import parse_recipe
-from argosy.recipe.schema import ModelTable, OptimizerTable, Recipe
+from argosy.recipe.model_table import ModelTable
+from argosy.recipe.schema import OptimizerTable, Recipe
 from ranks import run_ranks
 from tiny_runs import leave_default_group
 

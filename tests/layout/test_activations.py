@@ -12,7 +12,7 @@ from argosy.layout.work import Work
 from argosy.models import cpu
 from argosy.models.decoder import Block
 from argosy.models.rope import rotation_table
-from argosy.recipe.schema import ModelTable
+from argosy.recipe.model_table import ModelTable
 
 SHAPE = {"layers": 4, "hidden_size": 32, "heads": 4, "ffn_size": 48}
 

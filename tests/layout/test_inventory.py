@@ -21,7 +21,8 @@ from argosy.layout.stages import balanced_stage_layers, stage_blocks, stage_work
 from argosy.layout.weights import block_weights, edge_weights
 from argosy.layout.work import Work
 from argosy.recipe.flops import model_flops_per_token, parameter_count
-from argosy.recipe.schema import ModelTable, OptimizerTable
+from argosy.recipe.model_table import ModelTable
+from argosy.recipe.schema import OptimizerTable
 from programs import VOCAB
 from ranks import run_ranks
 

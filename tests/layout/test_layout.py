@@ -12,7 +12,8 @@ from argosy.layout.fits import check_batch, check_model
 from argosy.layout.layout import MESH_AXES, REPLICATED_STATE_BYTES, Layout
 from argosy.layout.schedules import SCHEDULES
 from argosy.layout.stages import schedule_of
-from argosy.recipe.schema import LayoutTable, ModelTable
+from argosy.recipe.model_table import ModelTable
+from argosy.recipe.schema import LayoutTable
 
 sizes = st.integers(1, 3)
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from argosy.recipe.schema import ModelTable
+from argosy.recipe.model_table import ModelTable
 
 SMALL = ModelTable(layers=2, hidden_size=24, heads=4, head_dim=8, kv_heads=2, ffn_size=40, max_positions=64)
 SHAPES = {

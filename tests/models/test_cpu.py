@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 from argosy.models import cpu
 from argosy.models.rope import rotation_table, swap_halves
-from argosy.recipe.schema import ModelTable
+from argosy.recipe.model_table import ModelTable
 
 
 def values(*shape, dtype=torch.float64, seed=0):

@@ -7,8 +7,8 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from argosy.models.build import build
 from argosy.models.init import init_weights
 from argosy.recipe.flops import parameter_count
+from argosy.recipe.model_table import ModelTable
 from argosy.recipe.presets import PRESETS
-from argosy.recipe.schema import ModelTable
 from ranks import run_ranks
 
 

@@ -6,7 +6,7 @@ import torch
 from argosy.data.batch import NO_LOSS
 from argosy.models.decoder import Decoder
 from argosy.models.init import init_weights
-from argosy.recipe.schema import ModelTable
+from argosy.recipe.model_table import ModelTable
 
 LENGTHS = [[5, 1, 150, 44], [200], [100, 99, 1]]
 LENGTH, VOCABULARY = 200, 97

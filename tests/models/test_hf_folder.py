@@ -11,8 +11,8 @@ from safetensors.torch import save_file
 from argosy.errors import InputError, UsageError
 from argosy.models.hf.config import FAMILIES, family_of, make_config, model_table
 from argosy.models.hf.tensors import HfFolder, parameter_shapes
+from argosy.recipe.model_table import ModelTable
 from argosy.recipe.presets import PRESETS
-from argosy.recipe.schema import ModelTable
 from hf_folders import QWEN3, change_config, change_tensors, tensors_in_folder, write_folder
 
 GPT2 = {

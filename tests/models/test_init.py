@@ -10,7 +10,7 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 from argosy.models import init
 from argosy.models.build import build
 from argosy.models.init import fill_normal_, init_weights, parameter_name, random_key, standard_normal
-from argosy.recipe.schema import ModelTable
+from argosy.recipe.model_table import ModelTable
 from ranks import run_ranks
 
 

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from argosy.models.rope import frequencies, rotate, rotation_table, scaled
-from argosy.recipe.schema import ModelTable, RopeScaling
+from argosy.recipe.model_table import ModelTable, RopeScaling
 
 CONFIG = ModelTable(hidden_size=64, heads=2, head_dim=32, max_positions=4096)
 CPU = torch.device("cpu")

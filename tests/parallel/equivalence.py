@@ -13,7 +13,8 @@ from argosy.models.decoder import Decoder
 from argosy.optim.build import build_optimizer
 from argosy.parallel.control import sum_over_ranks
 from argosy.parallel.program import Program
-from argosy.recipe.schema import ModelTable, OptimizerTable
+from argosy.recipe.model_table import ModelTable
+from argosy.recipe.schema import OptimizerTable
 from argosy.training.phases import Phases
 from argosy.training.step import train_step
 from programs import CPU, VOCAB, Split, make_program, model_table, reference_model, whole, whole_parameters

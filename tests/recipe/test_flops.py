@@ -9,8 +9,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from argosy.models.build import build
 from argosy.recipe.flops import forward_flops, model_flops_per_token, parameter_count, parameters
+from argosy.recipe.model_table import ModelTable
 from argosy.recipe.presets import PRESETS
-from argosy.recipe.schema import ModelTable
 
 # Sums over the weight files that the makers publish; a tied output layer counts once.
 PUBLISHED = {

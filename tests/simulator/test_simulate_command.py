@@ -83,6 +83,11 @@ def test_a_plan_is_simulated_to_the_end_of_its_work(capsys: pytest.CaptureFixtur
     file = tmp_path / "plan.json"
     file.write_text(json.dumps(plan))
     said = said_json(capsys, "--plan", str(file), "--replications", "6")
+    (tmp_path / "recipe.toml").write_text("[objective]\ntokens = 10_000\n[budget]\nvalue_per_day = 1e6\n")
+    dearer = said_json(capsys, "--plan", str(file), "--replications", "6")
+    told = said_json(capsys, "--plan", str(file), "--replications", "6", "--value-per-day", "1e6")
+    assert dearer["cost_of_work"] == told["cost_of_work"], "a day is worth what the plan's own run says"
+    assert dearer["cost_of_work"]["mean"] > said["cost_of_work"]["mean"]
     assert said["gpus"] == 256
     assert said["finished"] == 1.0
     assert said["currency"] == "USD"

@@ -24,7 +24,7 @@ from argosy.errors import InputError, UsageError
 from argosy.models.hf.config import CONFIG_FILE, family_of, make_config, read_config
 from argosy.models.hf.family import Weight
 from argosy.models.hf.tensors import INDEX_FILE, SINGLE_FILE, join, parameter_shapes
-from argosy.recipe.schema import ModelTable
+from argosy.recipe.model_table import ModelTable
 
 SHARD_BYTES = 2_000_000_000
 """Of one file of weights, unless a single tensor is larger; about twice this is in memory while it is written."""

@@ -28,7 +28,7 @@ from argosy.data.files import build_folder, fsync
 from argosy.errors import InputError
 from argosy.models.hf.config import CONFIG_FILE, family_of
 from argosy.models.hf.tensors import HfFolder
-from argosy.recipe.schema import ModelTable
+from argosy.recipe.model_table import ModelTable
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ from argosy.checkpoint.folders import saved_steps, step_folder
 from argosy.checkpoint.manifest import FILE_NAME, read_manifest
 from argosy.errors import InputError, UsageError
 from argosy.models.hf.config import CONFIG_FILE, model_table
-from argosy.recipe.schema import ModelTable, Recipe, TokenizerTable
+from argosy.recipe.model_table import ModelTable
+from argosy.recipe.schema import Recipe, TokenizerTable
 from argosy.registry.run_folder import RunFolder
 
 MODEL_FILE = "model.toml"

@@ -38,7 +38,12 @@ def _simulate(
     storage: Annotated[float, typer.Option("--storage", help="Storage outages, per 1,000 node-days.")] = 0.0,
     price: Annotated[str | None, typer.Option("--price", help="Of a GPU-hour, or a CSV of hour,price.")] = None,
     spot: Annotated[float | None, typer.Option("--spot", help="Capacity is taken back so many times a day.")] = None,
-    value_per_day: Annotated[float, typer.Option("--value-per-day", help="What a day earlier is worth.")] = 0.0,
+    value_per_day: Annotated[
+        float | None,
+        typer.Option(
+            "--value-per-day", help="What a day earlier is worth [0, or budget.value_per_day of the plan's run]."
+        ),
+    ] = None,
     budget: Annotated[str | None, typer.Option("--budget", help="Money for such jobs, such as $50M.")] = None,
     policy: Annotated[
         list[str] | None, typer.Option("--policy", help="save.every_s=600, or a policy as JSON or a file of it.")
@@ -97,7 +102,7 @@ def _simulate(
         Question(
             replications=replications,
             seed=seed,
-            value_per_day=options.value(value_per_day),
+            value_per_day=options.value(value_per_day, plan),
             budget=options.budget(budget),
             knobs=options.knobs(sweep) if sweep else None,
             searched=search,

@@ -59,11 +59,27 @@ def calls(events: Sequence[dict[str, Any]]) -> Iterator[Call]:
     for row in events:
         try:
             if row.get("k") == "colls":
-                yield from list(_unpack(row))
+                found = list(_unpack(row))
             elif row.get("k") == "coll":
-                yield Call(row["s"], row["ax"], row["op"], row["g"], row["n"], row["b"], row["t0"], row["x"], row["t1"])
+                found = [
+                    Call(row["s"], row["ax"], row["op"], row["g"], row["n"], row["b"], row["t0"], row["x"], row["t1"])
+                ]
+            else:
+                continue
         except (KeyError, TypeError, ValueError, IndexError):
             continue
+        if all(map(_is_sound, found)):
+            yield from found
+
+
+def _is_sound(call: Call) -> bool:
+    """Whether every field is of its type."""
+    numbers = (call.step, call.number, call.nbytes, call.issued_ns, call.waited_ns, call.done_ns)
+    return (
+        all(type(number) is int for number in numbers)
+        and all(type(name) is str for name in (call.axis, call.operation, call.group))
+        and all(end is None or type(end) is int for end in (call.source, call.target))
+    )
 
 
 def _unpack(row: dict[str, Any]) -> Iterator[Call]:

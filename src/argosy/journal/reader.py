@@ -278,19 +278,23 @@ _Columns = TypeVar("_Columns")
 
 def _columns(build: Callable[[Sequence[Row]], _Columns], rows: Sequence[Row]) -> tuple[_Columns, int]:
     """Columns of `rows`, and how many had to be left out because a field in them is of another type."""
-    try:
-        return build(rows), 0
-    except (TypeError, ValueError, OverflowError):
-        good = [row for row in rows if _fits(build, row)]
-        return build(good), len(rows) - len(good)
+    if (columns := _built(build, rows)) is not None:
+        return columns, 0
+    good = [row for row in rows if _built(build, [row]) is not None]
+    return build(good), len(rows) - len(good)
 
 
-def _fits(build: Callable[[Sequence[Row]], object], row: Row) -> bool:
+def _built(build: Callable[[Sequence[Row]], _Columns], rows: Sequence[Row]) -> _Columns | None:
+    """Columns of `rows`, or None if a field is of another type than its kind has; a list makes a column too deep."""
     try:
-        build([row])
+        columns = build(rows)
     except (TypeError, ValueError, OverflowError):
-        return False
-    return True
+        return None
+    return columns if _depths(columns) == _depths(build([])) else None
+
+
+def _depths(columns: object) -> list[int]:
+    return [value.ndim for value in vars(columns).values() if isinstance(value, np.ndarray)]
 
 
 _NUMBERS = {
@@ -301,6 +305,9 @@ _NUMBERS = {
     "restore": ("q", "t", "to"),
     "attempt": ("q", "t"),
     "close": ("q", "t"),
+    "colls": ("q", "s"),
+    "line": ("q", "s"),
+    "device": ("q", "s", "t"),
 }
 _NAMES = {
     "header": ("run", "host", "boot_id"),
@@ -308,6 +315,17 @@ _NAMES = {
     "ckpt": ("id", "ph"),
     "attempt": ("ph",),
 }
+_NAMES_OR_NOTHING = {
+    "header": ("device",),
+    "ckpt": ("tier", "why"),
+    "restore": ("id", "tier", "why"),
+    "attempt": ("reason",),
+    "decision": ("what", "reason"),
+    "data": ("src",),
+}
+
+
+_PRESENT = {"header": ("rank", "device")}
 
 
 def _is_whole(row: Row) -> bool:
@@ -315,8 +333,11 @@ def _is_whole(row: Row) -> bool:
     kind = row.get("k")
     if not isinstance(kind, str):
         return False
-    return all(type(row.get(key)) is int for key in _NUMBERS.get(kind, ("q",))) and all(
-        type(row.get(key)) is str for key in _NAMES.get(kind, ())
+    return (
+        all(type(row.get(key)) is int for key in _NUMBERS.get(kind, ("q",)))
+        and all(type(row.get(key)) is str for key in _NAMES.get(kind, ()))
+        and all(key in row for key in _PRESENT.get(kind, ()))
+        and all(row.get(key) is None or type(row[key]) is str for key in _NAMES_OR_NOTHING.get(kind, ()))
     )
 
 

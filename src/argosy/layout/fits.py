@@ -6,7 +6,7 @@ from argosy.errors import UsageError
 from argosy.layout.layout import Layout
 from argosy.layout.near import divisors, listed, near
 from argosy.layout.schedules import SCHEDULES
-from argosy.recipe.schema import ModelTable
+from argosy.recipe.model_table import ModelTable
 
 
 def check_model(layout: Layout, model: ModelTable, sequence_length: int, vocab_size: int | None = None) -> None:

@@ -7,7 +7,7 @@ from argosy.layout.layout import Layout
 from argosy.layout.schedule import Schedule
 from argosy.layout.schedules import SCHEDULES, build
 from argosy.recipe.flops import forward_flops
-from argosy.recipe.schema import ModelTable
+from argosy.recipe.model_table import ModelTable
 
 
 def schedule_of(layout: Layout, micro_batches: int) -> Schedule:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from argosy.layout.layout import Layout
 from argosy.layout.stages import rank_stages, stage_blocks
-from argosy.recipe.schema import ModelTable
+from argosy.recipe.model_table import ModelTable
 
 SPLIT_ROWS = ("attention.q", "attention.k", "attention.v", "mlp.gate", "mlp.up")
 SPLIT_COLUMNS = ("attention.o", "mlp.down")

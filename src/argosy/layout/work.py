@@ -6,7 +6,8 @@ from typing import Literal
 from argosy.layout.layout import Layout
 from argosy.layout.schedule import Schedule
 from argosy.layout.stages import schedule_of
-from argosy.recipe.schema import ModelTable, Recipe
+from argosy.recipe.model_table import ModelTable
+from argosy.recipe.schema import Recipe
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from argosy.models.linear import Linear
 from argosy.models.norm import RMSNorm
 from argosy.models.rope import rotate
 from argosy.models.split import Split
-from argosy.recipe.schema import ModelTable
+from argosy.recipe.model_table import ModelTable
 
 
 class Attention(nn.Module):

@@ -3,7 +3,7 @@
 import torch
 
 from argosy.models.decoder import Decoder, Part
-from argosy.recipe.schema import ModelTable
+from argosy.recipe.model_table import ModelTable
 
 
 def build(

@@ -13,7 +13,7 @@ from argosy.models.mlp import make_mlp
 from argosy.models.norm import make_norm
 from argosy.models.rope import rotation_table
 from argosy.models.split import local
-from argosy.recipe.schema import ModelTable
+from argosy.recipe.model_table import ModelTable
 
 
 class Block(nn.Module):

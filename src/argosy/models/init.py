@@ -12,7 +12,7 @@ from torch import Tensor
 
 from argosy.models.decoder import Decoder
 from argosy.models.split import local, owned
-from argosy.recipe.schema import ModelTable
+from argosy.recipe.model_table import ModelTable
 
 _CHUNK_ELEMENTS = 1 << 15  # the handful of 8-byte temporaries stays in the second-level cache
 

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from argosy.models.linear import Linear
 from argosy.models.split import Split
-from argosy.recipe.schema import ModelTable
+from argosy.recipe.model_table import ModelTable
 
 
 class SwiGLU(nn.Module):

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from argosy.models import cpu
 from argosy.models.split import local
-from argosy.recipe.schema import ModelTable
+from argosy.recipe.model_table import ModelTable
 
 
 class RMSNorm(nn.Module):

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from argosy.models import cpu
 from argosy.models.cpu import swap_halves
-from argosy.recipe.schema import ModelTable, RopeScaling
+from argosy.recipe.model_table import ModelTable, RopeScaling
 
 
 def frequencies(config: ModelTable, device: torch.device | None = None) -> Tensor:

@@ -17,7 +17,8 @@ from argosy.parallel.program import Axes, Program
 from argosy.parallel.recompute import recompute
 from argosy.parallel.shard import shard_state
 from argosy.parallel.tensor import divide_tensors
-from argosy.recipe.schema import ModelTable, PrecisionTable
+from argosy.recipe.model_table import ModelTable
+from argosy.recipe.schema import PrecisionTable
 
 
 def translate(work: Work, mesh: Mesh | None, precision: PrecisionTable, *, seed: int, device: torch.device) -> Program:

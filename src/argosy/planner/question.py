@@ -8,8 +8,9 @@ from argosy.errors import UsageError
 from argosy.layout.layout import Layout
 from argosy.layout.work import Work
 from argosy.recipe.flops import model_flops_per_token, parameter_count
+from argosy.recipe.model_table import ModelTable
 from argosy.recipe.presets import PRESETS
-from argosy.recipe.schema import LayoutTable, ModelTable, Recipe
+from argosy.recipe.schema import LayoutTable, Recipe
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from argosy.errors import Exit
 from argosy.policy.action import Action, Stop, Wait
 from argosy.policy.event import BeforeStep, Event
 from argosy.policy.view import View
-from argosy.recipe.schema import BudgetTable, decimal
+from argosy.recipe.field import decimal
+from argosy.recipe.schema import BudgetTable
 
 _NS_PER_S = 1_000_000_000
 

@@ -6,7 +6,7 @@ that is the convention of PaLM (Chowdhery et al. 2022, arXiv 2204.02311, appendi
 MFU compares with published figures. Recomputation is not counted, which makes it MFU and not HFU.
 """
 
-from argosy.recipe.schema import ModelTable
+from argosy.recipe.model_table import ModelTable
 
 
 def parameters(model: ModelTable, vocab_size: int) -> dict[str, int]:

@@ -8,8 +8,9 @@ import json
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from argosy.recipe.field import Affects
 from argosy.recipe.knobs import knobs, values
-from argosy.recipe.schema import Affects, Recipe
+from argosy.recipe.schema import Recipe
 
 
 @dataclass(frozen=True)

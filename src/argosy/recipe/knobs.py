@@ -11,7 +11,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from argosy.recipe.schema import Affects, Recipe
+from argosy.recipe.field import Affects
+from argosy.recipe.schema import Recipe
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from argosy.recipe.first_guess import TOKENS_PER_PARAMETER, batch_tokens, learni
 from argosy.recipe.flops import model_flops_per_token, parameter_count
 from argosy.recipe.knobs import knobs
 from argosy.recipe.load import parse_recipe
+from argosy.recipe.model_table import ModelTable
 from argosy.recipe.presets import PRESETS
-from argosy.recipe.schema import ModelTable
 
 SIZE, DATA, BUDGET = "argosy-3m", "stdlib", "auto"
 """What is taken where nothing is said."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from argosy.errors import InputError, UsageError
 from argosy.planner import quantities
+from argosy.recipe.load import load_recipe
 from argosy.simulator.failures import DAY_S, HOUR_S, Failures, exponential, preset, with_kind
 from argosy.simulator.job import Job, Price, SaveTimes, Spot, restart_phases
 from argosy.simulator.plans import read_plan
@@ -130,8 +131,12 @@ def budget(text: str | None) -> float | None:
     return None if text is None else quantities.money(text, "--budget")
 
 
-def value(per_day: float) -> float:
-    """What a day is worth."""
+def value(per_day: float | None, plan: Path | None) -> float:
+    """What a day is worth: as told, else as the recipe of the plan's run says, else nothing."""
+    if per_day is None:
+        recipe = None if plan is None else plan.with_name("recipe.toml")
+        told = load_recipe(recipe).budget.value_per_day if recipe is not None and recipe.is_file() else None
+        return float(told or 0)
     if not 0 <= per_day < math.inf:
         raise UsageError(f"a day is worth {per_day:g}", where="--value-per-day", do="write 0 or more")
     return per_day

@@ -10,7 +10,7 @@ from argosy.errors import InputError, UsageError
 from argosy.models.hf.family import Family
 from argosy.models.hf.gpt2 import GPT2
 from argosy.models.hf.llama import LLAMA, QWEN2, QWEN3
-from argosy.recipe.schema import ModelTable
+from argosy.recipe.model_table import ModelTable
 
 FAMILIES: tuple[Family, ...] = (LLAMA, QWEN2, QWEN3, GPT2)
 CONFIG_FILE = "config.json"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from argosy.errors import InputError
-from argosy.recipe.schema import ModelTable
+from argosy.recipe.model_table import ModelTable
 
 Config = Mapping[str, Any]
 """A config.json as read."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from argosy.models.hf.family import Config, Weight, demand, differing, pairs, required
-from argosy.recipe.schema import ModelTable
+from argosy.recipe.model_table import ModelTable
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from typing import Any
 
 from argosy.errors import InputError
 from argosy.models.hf.family import Config, Weight, demand, differing, pairs, required
-from argosy.recipe.schema import ModelTable
+from argosy.recipe.model_table import ModelTable
 
 _MLP = (("gate_proj", "gate"), ("up_proj", "up"), ("down_proj", "down"))
 

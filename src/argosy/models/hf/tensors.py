@@ -23,7 +23,7 @@ from argosy.models.hf.config import (
     read_json_object,
 )
 from argosy.models.hf.family import Family, Weight
-from argosy.recipe.schema import ModelTable
+from argosy.recipe.model_table import ModelTable
 
 INDEX_FILE = "model.safetensors.index.json"
 SINGLE_FILE = "model.safetensors"
