@@ -124,8 +124,7 @@ CHANGES: dict[str, str | tuple[str, ...]] = {
     "layout.micro_batch_sequences": "3",
     "layout.recompute": "full",
     "layout.recompute_budget_bytes": ("1", "layout.recompute=full"),
-    "layout.prefetch": "0",
-    "layout.reshard_after_forward": "false",
+    "layout.prefetch": "2",
     "journal.sample_every": "7",
     "journal.profile_share": ("0", "journal.sample_every=1", "objective.tokens=4608"),
 }
