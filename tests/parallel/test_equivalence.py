@@ -1,5 +1,6 @@
 """A layout changes nothing but speed: gradients, clipping and ten SGD steps of each equal one process in float64."""
 
+import dataclasses
 from functools import cache
 from typing import Any
 
@@ -7,7 +8,7 @@ import equivalence
 import pytest
 import torch
 from equivalence import CLIP_NORM, Form, Taken, disagreements, take_plain_steps, take_steps
-from matrix import ROWS, Row
+from matrix import DEEP, ROWS, WIDE, Row
 from torch.distributed.fsdp import FSDPModule
 
 from argosy.optim.clip import global_norm
@@ -94,7 +95,54 @@ def local_norm(program: Program) -> None:
     program.gradient_norm = lambda p=2.0: global_norm(program.parameters(), p, all_reduce=lambda *args: None)
 
 
+def own_piece_only(program: Program) -> None:
+    """Leave weights that tensor parallelism keeps whole with the gradient of this rank's piece of the sequence."""
+    program.sum_gradients = lambda: None
+
+
+def summed_twice(program: Program) -> None:
+    """Count whole weights once per tensor-parallel rank too often."""
+    once = program.sum_gradients
+
+    def twice() -> None:
+        once()
+        once()
+
+    program.sum_gradients = twice
+
+
+def bias_on_every_rank(program: Program) -> None:
+    """Add the bias of a divided sum on each rank."""
+    for module in program.models[0].modules():
+        if hasattr(module, "bias_share"):
+            module.bias_share = 1
+
+
+def copies_apart(program: Program) -> None:
+    """Let the two copies of a tied embedding go their own ways."""
+    program._tied = None
+
+
+def loss_of_each_stage(program: Program) -> None:
+    """Scale by the number of stages, as if each had a loss."""
+    run = program.forward_backward
+    program.forward_backward = lambda batches, *, divisor, **rest: run(batches, divisor=divisor / 2, **rest)
+
+
+def norm_of_own_stage(program: Program) -> None:
+    """Clip each stage by its own norm."""
+    program._axes = dataclasses.replace(program._axes, pp=None)
+
+
+BIASED = Form(fields=(*WIDE, ("bias", "all")))
+STAGED = Form(3, tied=True, fields=DEEP)
 MUTATIONS = [
+    (own_piece_only, Split(tp=2), Form(fields=WIDE)),
+    (summed_twice, Split(tp=2), Form(fields=WIDE)),
+    (bias_on_every_rank, Split(tp=2), BIASED),
+    (copies_apart, Split(pp=2), STAGED),
+    (loss_of_each_stage, Split(pp=2), STAGED),
+    (norm_of_own_stage, Split(pp=2), STAGED),
     (mean_of_means, Split(dp=2), Form()),
     (mean_of_means, Split(fsdp=2), Form(3)),
     (no_reduction, Split(dp=2), Form()),

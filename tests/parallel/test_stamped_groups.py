@@ -44,7 +44,11 @@ KNOWN = {
 }
 SETS = {
     "fsdp": ("layout.fsdp=2",),
-    "fsdp, kept, two micro-batches": ("layout.fsdp=2", "layout.reshard_after_forward=false", "layout.micro_batch_sequences=3"),
+    "fsdp, kept, two micro-batches": (
+        "layout.fsdp=2",
+        "layout.reshard_after_forward=false",
+        "layout.micro_batch_sequences=3",
+    ),
     "replicas, two micro-batches": ("layout.dp=2", "layout.micro_batch_sequences=3"),
 }
 SLOW_STEP, SLEEP_S = 3, 0.4
