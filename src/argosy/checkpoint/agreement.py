@@ -6,6 +6,7 @@ from typing import Generic, TypeVar
 
 import torch.distributed as dist
 
+from argosy.checkpoint.causes import root_cause
 from argosy.errors import ArgosyError
 
 T = TypeVar("T")
@@ -38,14 +39,3 @@ def on_all_ranks(work: Callable[[], T], group: dist.ProcessGroup | None) -> list
 def first_error(outcomes: Sequence[Outcome]) -> Exception | None:
     """That of the lowest rank: the same on all ranks."""
     return next((outcome.error for outcome in outcomes if outcome.error is not None), None)
-
-
-def root_cause(error: BaseException) -> str:
-    """The system error behind whatever was wrapped around it, else the innermost error; one line."""
-    chain = [error]
-    while (cause := chain[-1].__cause__ or chain[-1].__context__) is not None and cause not in chain:
-        chain.append(cause)
-    for one in chain:
-        if isinstance(one, OSError) and one.strerror:
-            return f"{one.strerror} ({one.filename})" if one.filename else one.strerror
-    return f"{type(chain[-1]).__name__}: {chain[-1]}".splitlines()[0]
