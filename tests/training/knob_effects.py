@@ -98,7 +98,6 @@ CHANGES: dict[str, str | tuple[str, ...]] = {
     "checkpoint.background": "true",
     "checkpoint.snapshot_every_steps": "1",
     "checkpoint.copy_to": "{tmp}/copies",
-    "checkpoint.copy_every_s": ("3600", "checkpoint.copy_to={tmp}/slow-copies"),
     "checkpoint.keep_last": "1",
     "checkpoint.keep_every_steps": ("2", "checkpoint.keep_last=1"),
     "checkpoint.keep_best": ("2", "checkpoint.keep_last=1", "checkpoint.every_steps=1", "eval.every_steps=1"),

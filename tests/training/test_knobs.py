@@ -31,6 +31,7 @@ ELSEWHERE = {
     "resilience.check_collectives": "compares and changes nothing: tests/parallel/test_collective_guard.py",
     "budget.value_per_day": "the simulator's: tests/simulator/test_simulate_command.py",
     "layout.reshard_after_forward": "needs sharded weights: tests/parallel/matrix.py",
+    "checkpoint.copy_every_s": "a matter of time: tests/checkpoint/test_copies.py",
     "layout.update_in_backward": "moves memory alone: tests/parallel/test_update_in_backward.py",
     "layout.compile": "needs a C++ compiler and half a minute: tests/models",
     "init.from": "needs another run: test_origin.py",
